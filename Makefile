@@ -1,0 +1,54 @@
+# Everything a person does here. `make help` prints this file's own comments.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PROTOS := $(shell find proto -name '*.proto')
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run demo test lint types arch proto breaking bench clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.stamp gen/.stamp ## Build .venv from the lock file and generate the gRPC stubs (every target does this by itself)
+
+run: setup ## Serve on this machine: stores and services, http://localhost:3050 (SEED_AGENTS_HTTP_PORT, SEED_AGENTS_DATA_DIR)
+	@exec $(BIN)/seed-agents up
+
+demo: setup ## A first conversation against a scripted model provider, token by token
+	@exec $(BIN)/seed-agents demo
+
+test: setup ## Run the tests (PYTEST_ARGS="tests/stack -k lock" to choose)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+lint: setup arch ## Check style, formatting, the protos and who may import whom
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/buf lint
+
+types: setup ## Check types
+	$(BIN)/pyright libs services
+
+arch: setup ## Check the import rules of the house
+	$(BIN)/lint-imports --no-logo
+
+proto: gen/.stamp ## Generate gen/seed/<service>/v1 from proto/
+
+breaking: setup ## Compare the protos of this branch with those of main: no change may break a running peer
+	@tools/buf-breaking $(BIN)/buf
+
+bench: setup ## Measure against the floors of this machine and write bench/README.md's table
+	$(BIN)/python -m bench
+
+clean: ## Remove what was generated; data/ stays
+	rm -rf gen $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/.stamp: pyproject.toml requirements.lock tools/install
+	PYTHON="$(PYTHON)" tools/install $(VENV)
+	@touch $@
+
+gen/.stamp: $(VENV)/.stamp $(PROTOS) tools/generate
+	$(BIN)/python tools/generate proto gen
+	@touch $@
