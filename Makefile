@@ -49,6 +49,6 @@ $(VENV)/.stamp: pyproject.toml requirements.lock tools/install
 	PYTHON="$(PYTHON)" tools/install $(VENV)
 	@touch $@
 
-gen/.stamp: $(VENV)/.stamp $(PROTOS) tools/generate
-	$(BIN)/python tools/generate proto gen
+gen/.stamp: $(VENV)/.stamp $(PROTOS) tools/generate.py
+	$(BIN)/python tools/generate.py proto gen
 	@touch $@

@@ -1,4 +1,4 @@
-"""Generate the gRPC stubs: `generate PROTO_DIR OUT_DIR`. The output is a package tree, so that tools can follow imports."""
+"""Generate the gRPC stubs: `generate.py PROTO_DIR OUT_DIR`. The output is a package tree, so that tools can follow imports."""
 
 import shutil
 import sys
