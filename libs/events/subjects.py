@@ -1,0 +1,37 @@
+"""NATS subjects. Account ids are base58 and other ids UUIDs the server minted, so none holds a dot or a wildcard."""
+
+from __future__ import annotations
+
+_ROOT = "seed.v1"
+NO_AGENT = "_"
+
+WORK = "seed.internal.v1.work"
+"""WorkHint: workers, look at the queue."""
+CANCEL = "seed.internal.v1.cancel"
+"""CancelHint: workers that hold these runs, stop them."""
+
+
+def _token(value: str) -> str:
+    if not value or any(c in ".*> \t\r\n" for c in value):
+        raise ValueError(f"not usable in a subject: {value!r}")
+    return value
+
+
+def event_subject(owner: str, agent_id: str, kind: str) -> str:
+    """Subject of one event of an agent (agent_id empty: of the account itself). `kind` is the oneof field's name."""
+    return f"{_ROOT}.{_token(owner)}.{_token(agent_id) if agent_id else NO_AGENT}.{kind}"
+
+
+def account_subject(account: str) -> str:
+    """Wildcard of all events of an account and of the agents it owns."""
+    return f"{_ROOT}.{_token(account)}.>"
+
+
+def agent_subject(owner: str, agent_id: str) -> str:
+    """Wildcard of all events of one agent."""
+    return f"{_ROOT}.{_token(owner)}.{_token(agent_id)}.>"
+
+
+def edge_subject(edge_id: str) -> str:
+    """Where TurnSettled messages for one edge process go."""
+    return f"seed.internal.v1.edge.{_token(edge_id)}"

@@ -1,0 +1,76 @@
+"""The one table between public errors, gRPC statuses and back.
+
+A SeedError travels as a gRPC status whose details hold one `google.rpc.ErrorInfo`: reason, domain "seed-agents", and
+metadata `status` (HTTP), `code` (public code, if any) and `retryAfter` (seconds, if any). The message is the public one.
+"""
+
+from __future__ import annotations
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+
+from libs import errors
+from libs.errors import SeedError
+
+DOMAIN = "seed-agents"
+DETAILS_KEY = "grpc-status-details-bin"
+
+STATUS: dict[type[SeedError], grpc.StatusCode] = {
+    errors.Invalid: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    errors.Forbidden: grpc.StatusCode.PERMISSION_DENIED,
+    errors.NotFound: grpc.StatusCode.NOT_FOUND,
+    errors.Conflict: grpc.StatusCode.ABORTED,
+    errors.StaleAttempt: grpc.StatusCode.ABORTED,
+    errors.Canceled: grpc.StatusCode.CANCELLED,
+    errors.TooLarge: grpc.StatusCode.OUT_OF_RANGE,
+    errors.TooOld: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.BadGateway: grpc.StatusCode.UNAVAILABLE,
+    errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
+    errors.Internal: grpc.StatusCode.INTERNAL,
+}
+_BY_REASON: dict[str, type[SeedError]] = {cls.reason: cls for cls in STATUS}
+
+
+def status_of(error: SeedError) -> grpc.StatusCode:
+    """The gRPC status of a public error."""
+    return STATUS.get(type(error), grpc.StatusCode.UNKNOWN)
+
+
+def details_of(error: SeedError) -> bytes:
+    """The serialized google.rpc.Status that travels in the trailing metadata."""
+    metadata = {"status": str(error.status)}
+    if error.code:
+        metadata["code"] = error.code
+    if error.retry_after_s is not None:
+        metadata["retryAfter"] = f"{error.retry_after_s:g}"
+    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)
+    detail = any_pb2.Any()
+    detail.Pack(info)
+    code: int = status_of(error).value[0]
+    return status_pb2.Status(code=code, message=error.message, details=[detail]).SerializeToString()
+
+
+def from_rpc_error(error: grpc.aio.AioRpcError, service: str) -> SeedError:
+    """The public error that a failed call carries; a failure without details becomes Unavailable or Internal."""
+    for key, value in error.trailing_metadata() or ():
+        if key != DETAILS_KEY:
+            continue
+        status = status_pb2.Status.FromString(value if isinstance(value, bytes) else value.encode())
+        for detail in status.details:
+            info = error_details_pb2.ErrorInfo()
+            if detail.Unpack(info) and info.domain == DOMAIN:
+                cls = _BY_REASON.get(info.reason, errors.Internal)
+                if cls is errors.TooOld:
+                    return errors.TooOld(status.message)
+                retry = info.metadata.get("retryAfter")
+                return cls(
+                    status.message,
+                    code=info.metadata.get("code") or None,
+                    retry_after_s=float(retry) if retry else None,
+                )
+    if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+        return errors.Unavailable(f"The {service} service is not available, try again", retry_after_s=1)
+    return errors.Internal("Internal server error")

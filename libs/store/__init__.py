@@ -1,0 +1,11 @@
+"""PostgreSQL: pool, compiled statements, transactions with an outbox, migrations.
+
+Statements are written in SQLAlchemy Core, compiled once, and run on asyncpg directly: the async engine costs several
+times what the statement itself does. A commit is the only acknowledgement there is.
+"""
+
+from libs.store.database import Database, Reader, Tx
+from libs.store.outbox import Outbox, outbox_table
+from libs.store.sql import Sql, sql
+
+__all__ = ["Database", "Outbox", "Reader", "Sql", "Tx", "outbox_table", "sql"]
