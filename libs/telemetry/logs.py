@@ -57,5 +57,5 @@ def configure(service: str, level: str = "info") -> None:
 
 
 def get_logger(name: str) -> Any:
-    """A logger whose lines carry `logger: name`."""
-    return structlog.get_logger(logger=name)
+    """A logger whose lines carry `room: name`."""
+    return structlog.get_logger(room=name)
