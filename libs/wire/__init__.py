@@ -1,4 +1,7 @@
-"""The signed wire format: DAG-CBOR, principals, Ed25519, envelopes, capabilities and CIDs. Imports no other library of ours."""
+"""The signed wire format: DAG-CBOR, principals, Ed25519, envelopes, capabilities and CIDs.
+
+Imports no other library of ours.
+"""
 
 from .capability import Capability, sign_capability, verify_capability
 from .cbor import MAX_DEPTH, MAX_ITEMS, MAX_SAFE_INTEGER, DecodeError, EncodeError, canonical, decode, encode

@@ -48,16 +48,13 @@ def decode(body: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
 
 def decode_noting_form(body: bytes, *, max_depth: int = MAX_DEPTH) -> tuple[Any, bool]:
     """Like `decode`, and whether `body` is the canonical encoding of the value."""
-    if len(body) <= _SMALL and _LINK_TAG not in body and not _holds_integral_float(body):
-        # Text in other scripts counts as heads here; then the strict reader looks at the real depth.
-        if len(body) - len(body.translate(None, _CONTAINER_HEADS)) <= max_depth:
-            try:
-                value = libipld.decode_dag_cbor(body)
-            except (ValueError, RecursionError):
-                pass
-            else:
-                if libipld.encode_dag_cbor(value) == body:
-                    return value, True
+    if _is_plain(body, max_depth):
+        try:
+            value = libipld.decode_dag_cbor(body)
+            if libipld.encode_dag_cbor(value) == body:
+                return value, True
+        except (ValueError, RecursionError):
+            pass  # the strict reader decides
     return read(body, max_depth, MAX_ITEMS)
 
 
@@ -81,6 +78,17 @@ def encode(value: Any, *, max_depth: int = MAX_DEPTH) -> bytes:
 def canonical(value: Any, *, max_depth: int = MAX_DEPTH) -> Any:
     """The value a peer reads after `encode(value)`. Raises `EncodeError`."""
     return decode(encode(value, max_depth=max_depth), max_depth=max_depth)
+
+
+def _is_plain(body: bytes, max_depth: int) -> bool:
+    """Can re-encoding alone tell whether `body` is canonical, and is it too small to nest or spread too far?"""
+    return (
+        len(body) <= _SMALL
+        and _LINK_TAG not in body
+        and not _holds_integral_float(body)
+        # An upper bound: bytes of text in other scripts count as heads too.
+        and len(body) - len(body.translate(None, _CONTAINER_HEADS)) <= max_depth
+    )
 
 
 def _holds_integral_float(data: bytes) -> bool:

@@ -5,7 +5,7 @@ import binascii
 import hashlib
 from typing import Final
 
-import msgspec
+import libipld
 
 RAW: Final = 0x55
 """Multicodec of plain bytes."""
@@ -17,6 +17,7 @@ DAG_CBOR: Final = 0x71
 """Multicodec of DAG-CBOR documents."""
 
 _SHA2_256: Final = 0x12
+_VERSION_0: Final = b"\x12\x20"
 _MAX_VARINT_BYTES: Final = 9
 _MAX_CID_TEXT: Final = 512
 
@@ -25,15 +26,30 @@ class CidError(ValueError):
     """The bytes or text are not a CID."""
 
 
-class Link(msgspec.Struct, frozen=True):
-    """A CBOR tag 42 value: a CID in its binary form, without the leading zero byte that the tag carries."""
+class Link:
+    """A CBOR tag 42 value: a CID in its binary form, without the leading zero byte that the tag carries.
 
-    cid: bytes
+    A plain class on purpose: msgspec would turn a struct into a map.
+    """
+
+    __slots__ = ("cid",)
+
+    def __init__(self, cid: bytes) -> None:
+        self.cid = cid
 
     @classmethod
     def parse(cls, text: str) -> "Link":
         """A link from the base32 text of a CIDv1; raises `CidError`."""
         return cls(cid_from_text(text))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Link) and other.cid == self.cid
+
+    def __hash__(self) -> int:
+        return hash((Link, self.cid))
+
+    def __repr__(self) -> str:
+        return f"Link({self})"
 
     def __str__(self) -> str:
         return cid_text(self.cid)
@@ -45,7 +61,9 @@ def cid_bytes(codec: int, data: bytes) -> bytes:
 
 
 def cid_text(cid: bytes) -> str:
-    """Multibase base32 text (`b…`, lower case, unpadded) of a binary CID."""
+    """Text of a binary CID: multibase base32 (`b…`, lower case, unpadded), for version 0 bare base58."""
+    if cid[:2] == _VERSION_0 and len(cid) == 34:
+        return libipld.encode_multibase("z", cid)[1:]
     return "b" + base64.b32encode(cid).decode().rstrip("=").lower()
 
 
@@ -70,8 +88,8 @@ def cid_from_text(text: str) -> bytes:
 
 
 def check_cid(cid: bytes) -> None:
-    """Raise `CidError` unless the bytes are one whole CID: version 0, or version 1 with a digest of the length it states."""
-    if cid[:2] == b"\x12\x20":
+    """Raise `CidError` unless the bytes are one whole CID, of version 0 or 1."""
+    if cid[:2] == _VERSION_0:
         if len(cid) != 34:
             raise CidError("a CID of version 0 has 34 bytes")
         return

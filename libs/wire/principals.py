@@ -1,7 +1,7 @@
 """Principals: the 34-byte name of an Ed25519 key, and its text form, the account or signer id."""
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeGuard
 
 import libipld
 
@@ -23,7 +23,7 @@ def principal(public_key: bytes) -> bytes:
     return _PREFIX + public_key
 
 
-def is_principal(value: object) -> bool:
+def is_principal(value: object) -> TypeGuard[bytes]:
     """Is it bytes of the right length and prefix?"""
     return isinstance(value, bytes) and len(value) == PRINCIPAL_BYTES and value[:2] == _PREFIX
 
@@ -32,7 +32,6 @@ def parse_principal(value: object) -> bytes:
     """The 32-byte public key in a principal; raises `PrincipalError`."""
     if not is_principal(value):
         raise PrincipalError("not an Ed25519 principal")
-    assert isinstance(value, bytes)
     return value[2:]
 
 
