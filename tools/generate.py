@@ -1,4 +1,4 @@
-"""Generate the gRPC stubs: `generate.py PROTO_DIR OUT_DIR`. The output is a package tree, so that tools can follow imports."""
+"""Generate the gRPC stubs as a package tree, so that tools can follow imports: `generate.py PROTO_DIR OUT_DIR`."""
 
 import shutil
 import sys
