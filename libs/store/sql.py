@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy.dialects.postgresql import asyncpg as _asyncpg
-from sqlalchemy.sql.elements import ClauseElement
+from sqlalchemy.sql import visitors
+from sqlalchemy.sql.elements import BindParameter, ClauseElement
 
 # paramstyle numeric_dollar: $1, $2, …, as asyncpg wants them.
 _DIALECT = _asyncpg.dialect(paramstyle="numeric_dollar")
@@ -14,18 +15,28 @@ _DIALECT = _asyncpg.dialect(paramstyle="numeric_dollar")
 class Sql:
     """A compiled statement. `bind(**values)` gives the arguments in order; unnamed ones keep the literal's value."""
 
-    __slots__ = ("_defaults", "_names", "text")
+    __slots__ = ("_defaults", "_names", "_required", "text")
 
     def __init__(self, statement: ClauseElement) -> None:
-        compiled = statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
+        # Values come with each call: the compiler must not ask for them now, bind() does. Statements may share parts.
+        required = [e for e in visitors.iterate(statement) if isinstance(e, BindParameter) and e.required]
+        for element in required:
+            element.required = False
+        try:
+            compiled = statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
+        finally:
+            for element in required:
+                element.required = True
         self.text = str(compiled)
         self._names: tuple[str, ...] = tuple(compiled.positiontup or ())  # pyright: ignore[reportAttributeAccessIssue]
         self._defaults: dict[str, Any] = dict(compiled.params)
+        self._required = frozenset(e.key for e in required)
 
     def bind(self, values: dict[str, Any]) -> list[Any]:
-        """Arguments in the order of the text. Raises KeyError for a value the statement does not name."""
-        if not values.keys() <= self._defaults.keys():
-            raise KeyError(f"statement takes no {sorted(values.keys() - self._defaults.keys())}: {self.text}")
+        """Arguments in the order of the text. Raises KeyError for a value that is missing or not named there."""
+        if not self._required <= values.keys() <= self._defaults.keys():
+            wrong = sorted(self._required - values.keys()) + sorted(values.keys() - self._defaults.keys())
+            raise KeyError(f"missing or unknown values {wrong}: {self.text}")
         defaults = self._defaults
         return [values[n] if n in values else defaults[n] for n in self._names]
 

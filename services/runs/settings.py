@@ -1,0 +1,33 @@
+"""What can be configured of runs: `SEED_AGENTS_<NAME>` variables."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from libs.settings import Settings
+
+
+class RunsSettings(Settings):
+    """Settings of the api role."""
+
+    lease_ms: int = Field(default=15_000, ge=1_000, description="How long a claim holds without a heartbeat.")
+
+
+class WorkerSettings(RunsSettings):
+    """Settings of the worker role."""
+
+    worker_slots: int = Field(default=64, ge=1, le=1_000, description="Turns one worker process executes at once.")
+    poll_min_ms: int = Field(default=250, ge=10, description="Queue poll while there is work.")
+    poll_max_ms: int = Field(default=2_000, ge=50, description="Queue poll of an idle worker; hints wake it earlier.")
+    partial_interval_ms: int = Field(default=25, ge=0, description="Least time between two text deltas of a run.")
+    provider_timeout_ms: int = Field(default=600_000, ge=1_000, description="Most time between two bytes of a reply.")
+    session_title_generation: bool = Field(default=True, description="Whether untitled sessions get a title.")
+    allow_private_providers: bool = Field(
+        default=False, description="Whether custom and ollama providers may be on private or loopback addresses."
+    )
+    allowed_provider_hosts: str = Field(
+        default="", description="Comma-separated hosts of custom and ollama providers that are allowed all the same."
+    )
+    provider_vendor_urls: str = Field(
+        default="", description="JSON object of provider type to base URL, in place of the vendors' own."
+    )

@@ -1,0 +1,1 @@
+"""Rows of runs: the table is the queue."""

@@ -1,0 +1,263 @@
+"""The queue: starting, claiming, renewing, completing, giving back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+import sqlalchemy as sa
+from seed.sessions.v1 import types_pb2 as st
+from sqlalchemy.dialects.postgresql import ARRAY, insert
+
+from libs import events
+from libs.store import Database, Outbox, Tx, sql
+from services.runs.store.rows import Row, run_of
+from services.runs.store.tables import runs
+
+r = runs.c
+
+
+def _p(name: str, kind: Any) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, type_=kind)
+
+
+_NOW = _p("now", sa.BigInteger)
+_TOUCH = {"updated_at": sa.func.greatest(r.updated_at, _NOW), "version": r.version + 1}
+
+_start = sql(
+    insert(runs)
+    .values(
+        id=_p("id", sa.Text),
+        account=_p("account", sa.Text),
+        root_run_id=_p("id", sa.Text),
+        depth=sa.literal_column("0"),
+        kind=sa.literal_column("'agent'"),
+        agent_id=_p("agent_id", sa.Text),
+        session_id=_p("session_id", sa.Text),
+        origin=_p("origin", sa.Text),
+        title=_p("title", sa.Text),
+        queue=_p("queue", sa.SmallInteger),
+        status=sa.literal_column("'queued'"),
+        max_failures=_p("max_failures", sa.Integer),
+        not_before=_NOW,
+        notify=_p("notify", sa.Text),
+        created_at=_NOW,
+        updated_at=_NOW,
+        version=sa.literal_column("1"),
+    )
+    .on_conflict_do_nothing()
+    .returning(runs)
+)
+_notify = sql(
+    sa.update(runs)
+    .where(r.id == _p("id", sa.Text))
+    .values(notify=sa.case((_p("notify", sa.Text) == "", r.notify), else_=_p("notify", sa.Text)))
+    .returning(runs)
+)
+
+_live = runs.alias("live")
+_earlier = runs.alias("earlier")
+_pick = (
+    sa.select(r.id)
+    .where(
+        r.status == sa.literal_column("'queued'"),
+        r.not_before <= _NOW,
+        # One live agent run a session, and the oldest of its queue first.
+        ~sa.exists().where(
+            _live.c.session_id == r.session_id,
+            _live.c.kind == sa.literal_column("'agent'"),
+            _live.c.status.in_([sa.literal_column("'claimed'"), sa.literal_column("'running'")]),
+        ),
+        ~sa.exists().where(
+            _earlier.c.session_id == r.session_id,
+            _earlier.c.status == sa.literal_column("'queued'"),
+            sa.tuple_(_earlier.c.created_at, _earlier.c.id) < sa.tuple_(r.created_at, r.id),
+        ),
+    )
+    .order_by(r.queue, r.created_at, r.id)
+    .limit(_p("slots", sa.Integer))
+    .with_for_update(skip_locked=True)
+    .cte("pick")
+)
+# A worker claims only what it has a free slot for, so a claim and the start of the work are one step.
+_claim = sql(
+    sa.update(runs)
+    .where(r.id.in_(sa.select(_pick.c.id)))
+    .values(
+        status="running",
+        attempt=r.attempt + 1,
+        worker=_p("worker", sa.Text),
+        lease_until=_p("lease_until", sa.BigInteger),
+        started_at=sa.func.coalesce(r.started_at, sa.func.greatest(r.created_at, _NOW)),
+        **_TOUCH,
+    )
+    .returning(runs)
+)
+_next_due = sql(sa.select(sa.func.min(r.not_before)).where(r.status == "queued", r.not_before > _NOW))
+_renew = sql(
+    sa.update(runs)
+    .where(
+        r.id == sa.any_(_p("ids", ARRAY(sa.Text))),
+        r.worker == _p("worker", sa.Text),
+        r.status.in_(["claimed", "running"]),
+    )
+    .values(lease_until=_p("lease_until", sa.BigInteger))
+    .returning(r.id, r.attempt, r.cancel_requested)
+)
+_expire = sql(
+    sa.update(runs)
+    .where(r.status.in_(["claimed", "running"]), r.lease_until < _NOW)
+    .values(status="queued", lease_until=None, worker=None, not_before=_NOW, **_TOUCH)
+    .returning(runs)
+)
+_mine = sa.and_(
+    r.id == _p("id", sa.Text),
+    r.attempt == _p("attempt", sa.BigInteger),
+    r.status.in_(["claimed", "running"]),
+)
+_give_back = sql(
+    sa.update(runs)
+    .where(_mine)
+    .values(
+        status="queued",
+        lease_until=None,
+        worker=None,
+        not_before=_p("not_before", sa.BigInteger),
+        failures=_p("failures", sa.Integer),
+        **_TOUCH,
+    )
+    .returning(runs)
+)
+_complete = sql(
+    sa.update(runs)
+    .where(_mine)
+    .values(
+        status=_p("status", sa.Text),
+        error=_p("error", sa.LargeBinary),
+        error_status=_p("error_status", sa.Integer),
+        assistant_event_id=_p("assistant_event_id", sa.Text),
+        gone=_p("gone", sa.Text),
+        usage=sa.func.coalesce(_p("usage", sa.LargeBinary), r.usage),
+        lease_until=None,
+        finished_at=sa.func.greatest(r.started_at, _NOW),
+        updated_at=sa.func.greatest(r.updated_at, r.started_at, _NOW),
+        version=r.version + 1,
+    )
+    .returning(runs)
+)
+_usage = sql(sa.update(runs).where(_mine).values(usage=_p("usage", sa.LargeBinary)))
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a claim ends for good. `error` is the JSON of the public RunErrorInfo, `usage` of RunUsageInfo."""
+
+    status: str
+    assistant_event_id: str = ""
+    error: bytes | None = None
+    error_status: int = 0
+    usage: bytes | None = None
+    gone: str = ""
+
+
+def emit(tx: Tx, rows: Sequence[Row]) -> None:
+    """Tell listeners the new state of these rows once the transaction has committed."""
+    for row in rows:
+        tx.emit(*events.run_changed(run_of(row)))
+
+
+class Queue:
+    """Queue operations of one process. `now` gives Unix milliseconds."""
+
+    def __init__(self, db: Database, outbox: Outbox, *, lease_ms: int, now: Callable[[], int]) -> None:
+        self._db, self._outbox, self._lease, self._now = db, outbox, lease_ms, now
+
+    async def start(self, turn: st.TurnStart, notify: str) -> tuple[Row, bool]:
+        """The run of a turn, created unless it exists; tells whether it is new.
+
+        A turn that a message waits for is interactive and has one attempt; one queued behind another is background
+        with three (limits.md, Runs and scripts).
+        """
+        background = turn.queued_behind
+        async with self._outbox.transaction() as tx:
+            row = await tx.fetchrow(
+                _start,
+                id=turn.run_id,
+                account=turn.owner,
+                agent_id=turn.agent_id,
+                session_id=turn.session_id,
+                origin=turn.origin or "user",
+                title=turn.title,
+                queue=1 if background else 0,
+                max_failures=3 if background else 1,
+                notify=notify,
+                now=self._now(),
+            )
+            if row is not None:
+                emit(tx, [row])
+                return row, True
+            known = await tx.fetchrow(_notify, id=turn.run_id, notify=notify)
+            if known is None:
+                raise RuntimeError("a run row cannot vanish")
+            return known, False
+
+    async def claim(self, worker: str, slots: int) -> list[Row]:
+        """Claim up to `slots` runs, interactive and older first."""
+        now = self._now()
+        try:
+            async with self._outbox.transaction() as tx:
+                rows = await tx.fetch(_claim, now=now, slots=slots, worker=worker, lease_until=now + self._lease)
+                emit(tx, rows)
+                return list(rows)
+        except asyncpg.UniqueViolationError:
+            # Another worker has just claimed a run of the same session: it is not due any more.
+            return []
+
+    async def next_due(self) -> int | None:
+        """When the next delayed run becomes due, in Unix milliseconds."""
+        return await self._db.fetchval(_next_due, now=self._now())
+
+    async def renew(self, worker: str, ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
+        """Renew the leases of these runs in one statement: id to (attempt, cancel requested) of those still held."""
+        rows = await self._db.fetch(_renew, ids=list(ids), worker=worker, lease_until=self._now() + self._lease)
+        return {row["id"]: (row["attempt"], row["cancel_requested"]) for row in rows}
+
+    async def expire(self) -> int:
+        """Queue again the runs whose lease has run out; returns how many."""
+        async with self._outbox.transaction() as tx:
+            rows = await tx.fetch(_expire, now=self._now())
+            emit(tx, rows)
+            return len(rows)
+
+    async def give_back(self, run_id: str, attempt: int, *, not_before: int, failures: int) -> Row | None:
+        """Queue a held run again, not before a time; None when the claim is no longer ours."""
+        async with self._outbox.transaction() as tx:
+            row = await tx.fetchrow(
+                _give_back, id=run_id, attempt=attempt, now=self._now(), not_before=not_before, failures=failures
+            )
+            emit(tx, [row] if row is not None else [])
+            return row
+
+    async def complete(self, run_id: str, attempt: int, ending: Ending) -> Row | None:
+        """End a held run; None when the claim is no longer ours (a later outcome never undoes an earlier one)."""
+        async with self._outbox.transaction() as tx:
+            row = await tx.fetchrow(
+                _complete,
+                id=run_id,
+                attempt=attempt,
+                now=self._now(),
+                status=ending.status,
+                error=ending.error,
+                error_status=ending.error_status,
+                assistant_event_id=ending.assistant_event_id,
+                gone=ending.gone,
+                usage=ending.usage,
+            )
+            emit(tx, [row] if row is not None else [])
+            return row
+
+    async def store_usage(self, run_id: str, attempt: int, usage: bytes) -> None:
+        """Keep the usage so far of a held run."""
+        await self._db.execute(_usage, id=run_id, attempt=attempt, usage=usage)

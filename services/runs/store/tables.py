@@ -1,0 +1,84 @@
+"""Tables of the `runs` schema. Times are Unix milliseconds, documents JSON bytes."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from libs.store import outbox_table
+
+metadata = sa.MetaData()
+
+LIVE = ("queued", "claimed", "running", "waiting")
+"""Statuses a run can leave."""
+TERMINAL = ("succeeded", "failed", "canceled")
+"""Statuses a run never leaves."""
+
+
+def _id(name: str, *, key: bool = False, null: bool = False) -> sa.Column[str]:
+    # Ids are compared and ordered by bytes, whatever the database's locale.
+    return sa.Column(name, sa.Text(collation="C"), primary_key=key, nullable=null)
+
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    _id("id", key=True),
+    _id("account"),
+    _id("root_run_id"),
+    _id("parent_run_id", null=True),
+    sa.Column("parent_tool_call_id", sa.Text, nullable=True),
+    _id("continued_from_run_id", null=True),
+    sa.Column("depth", sa.Integer, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    _id("agent_id", null=True),
+    _id("session_id", null=True),
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("step_label", sa.Text, nullable=True),
+    sa.Column("plan_step_id", sa.Text, nullable=True),
+    sa.Column("source_text", sa.Text, nullable=True),
+    # 0 = interactive, 1 = background: claims go in this order.
+    sa.Column("queue", sa.SmallInteger, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("wait", sa.LargeBinary, nullable=True),
+    sa.Column("plan", sa.LargeBinary, nullable=True),
+    sa.Column("error", sa.LargeBinary, nullable=True),
+    sa.Column("unmet_obligations", sa.LargeBinary, nullable=True),
+    sa.Column("usage", sa.LargeBinary, nullable=True),
+    # The fencing token: one more with every claim.
+    sa.Column("attempt", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("max_failures", sa.Integer, nullable=False),
+    sa.Column("not_before", sa.BigInteger, nullable=False),
+    sa.Column("lease_until", sa.BigInteger, nullable=True),
+    sa.Column("worker", sa.Text, nullable=True),
+    sa.Column("cancel_requested", sa.Boolean, nullable=False, server_default=sa.false()),
+    # NATS subject of a caller that waits for the outcome.
+    sa.Column("notify", sa.Text, nullable=False),
+    sa.Column("assistant_event_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("error_status", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("gone", sa.Text, nullable=False, server_default=""),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("started_at", sa.BigInteger, nullable=True),
+    sa.Column("finished_at", sa.BigInteger, nullable=True),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+)
+
+# One live agent run a session, whatever the number of workers.
+sa.Index(
+    "runs_one_live_turn",
+    runs.c.session_id,
+    unique=True,
+    postgresql_where=sa.and_(runs.c.kind == "agent", runs.c.status.in_(("claimed", "running"))),
+)
+sa.Index(
+    "runs_queue", runs.c.queue, runs.c.created_at, runs.c.id, postgresql_where=runs.c.status == "queued"
+)
+sa.Index("runs_leases", runs.c.lease_until, postgresql_where=runs.c.status.in_(("claimed", "running")))
+sa.Index("runs_by_session", runs.c.session_id, runs.c.created_at)
+sa.Index("runs_by_agent", runs.c.agent_id, runs.c.created_at)
+sa.Index("runs_by_root", runs.c.root_run_id, runs.c.created_at)
+sa.Index("runs_by_parent", runs.c.parent_run_id, postgresql_where=runs.c.parent_run_id.is_not(None))
+
+outbox = outbox_table(metadata)
