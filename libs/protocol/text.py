@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from libs.errors import Invalid
+
 from .limits import DERIVED_TITLE_CHARS, LABEL_BYTES
 
 # What String.prototype.trim of JavaScript removes: unlike str.strip, U+FEFF but not U+001C to U+001F and U+0085.
@@ -10,16 +12,6 @@ _WHITESPACE: Final = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006"
     "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
-
-
-class Invalid(ValueError):
-    """A value the rules refuse: HTTP 400 with this message."""
-
-    status: Final = 400
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
 
 
 def byte_length(text: str) -> int:
