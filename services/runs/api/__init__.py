@@ -1,0 +1,1 @@
+"""gRPC servicers of runs: decode, authorize, call, encode."""

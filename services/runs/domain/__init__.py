@@ -1,0 +1,1 @@
+"""Rules of runs and turns, without any I/O."""

@@ -1,0 +1,168 @@
+"""Reading runs, and canceling them with everything below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from libs.store import Database, Outbox, Sql, sql
+from services.runs.store.queue import emit
+from services.runs.store.rows import Row
+from services.runs.store.tables import LIVE, runs
+
+r = runs.c
+
+
+def _p(name: str, kind: Any) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, type_=kind)
+
+
+_NOW = _p("now", sa.BigInteger)
+_child = runs.alias("child")
+_children = (
+    sa.select(sa.func.count()).where(_child.c.parent_run_id == r.id).scalar_subquery().label("child_run_count")
+)
+_STATUS = _p("status", sa.Text)
+_any_status = sa.or_(_STATUS.is_(None), r.status == _STATUS)
+
+_get = sql(sa.select(runs, _children).where(r.id == _p("id", sa.Text)))
+_newest = (r.created_at.desc(), r.id.desc())
+_by_root = sql(
+    sa.select(runs, _children)
+    .where(r.root_run_id == _p("id", sa.Text), _any_status)
+    .order_by(r.created_at, r.id)
+    .limit(_p("limit", sa.Integer))
+)
+_by_session = sql(
+    sa.select(runs, _children)
+    .where(r.session_id == _p("id", sa.Text), r.parent_run_id.is_(None), _any_status)
+    .order_by(*_newest)
+    .limit(_p("limit", sa.Integer))
+)
+_by_agent = sql(
+    sa.select(runs, _children)
+    .where(r.agent_id == _p("id", sa.Text), _any_status)
+    .order_by(*_newest)
+    .limit(_p("limit", sa.Integer))
+)
+
+
+def _tree(roots: Any) -> Any:
+    """Ids of the selected runs and of all their descendants."""
+    tree = sa.select(r.id).where(roots).cte("tree", recursive=True)
+    below = runs.alias("below")
+    return tree.union(sa.select(below.c.id).join(tree, below.c.parent_run_id == tree.c.id))
+
+
+def _lock(roots: Any) -> Sql:
+    tree = _tree(roots)
+    return sql(
+        sa.select(runs)
+        .where(r.id.in_(sa.select(tree.c.id)), r.status.in_(LIVE))
+        .order_by(r.created_at, r.id)
+        .with_for_update()
+    )
+
+
+_lock_run = _lock(r.id == _p("id", sa.Text))
+_lock_session = _lock(sa.and_(r.session_id == _p("id", sa.Text), r.status.in_(LIVE)))
+_lock_agent = _lock(sa.and_(r.agent_id == _p("id", sa.Text), r.status.in_(LIVE)))
+_cancel_now = sql(
+    sa.update(runs)
+    .where(r.id == _p("id", sa.Text))
+    .values(
+        status="canceled",
+        cancel_requested=True,
+        # Fences whatever a worker still holds.
+        attempt=r.attempt + 1,
+        wait=None,
+        lease_until=None,
+        gone=_p("gone", sa.Text),
+        finished_at=sa.func.greatest(r.created_at, r.started_at, _NOW),
+        updated_at=sa.func.greatest(r.updated_at, _NOW),
+        version=r.version + 1,
+    )
+    .returning(runs)
+)
+_request = sql(sa.update(runs).where(r.id == _p("id", sa.Text)).values(cancel_requested=True).returning(runs))
+_forget = {
+    "session_id": sql(sa.update(runs).where(r.session_id == _p("id", sa.Text)).values(session_id=None)),
+    "agent_id": sql(
+        sa.update(runs).where(r.agent_id == _p("id", sa.Text)).values(agent_id=None, session_id=None)
+    ),
+}
+
+
+@dataclass(slots=True)
+class Canceled:
+    """What a cancel did: `ended` runs are canceled already, `asked` ones are ended by the worker that holds them."""
+
+    ended: list[Row] = field(default_factory=list)
+    asked: list[Row] = field(default_factory=list)
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was live."""
+        return bool(self.ended or self.asked)
+
+
+class Trees:
+    """Reads and cancels. `now` gives Unix milliseconds."""
+
+    def __init__(self, db: Database, outbox: Outbox, now: Callable[[], int]) -> None:
+        self._db, self._outbox, self._now = db, outbox, now
+
+    async def get(self, run_id: str) -> Row | None:
+        """One run with its `child_run_count`."""
+        return await self._db.fetchrow(_get, id=run_id)
+
+    async def by_root(self, root_run_id: str, status: str | None, limit: int) -> list[Row]:
+        """Runs of a tree, oldest first."""
+        return list(await self._db.fetch(_by_root, id=root_run_id, status=status, limit=limit))
+
+    async def by_session(self, session_id: str, status: str | None, limit: int) -> list[Row]:
+        """Root runs of a session, newest first."""
+        return list(await self._db.fetch(_by_session, id=session_id, status=status, limit=limit))
+
+    async def by_agent(self, agent_id: str, status: str | None, limit: int) -> list[Row]:
+        """All runs of an agent, newest first."""
+        return list(await self._db.fetch(_by_agent, id=agent_id, status=status, limit=limit))
+
+    async def cancel_run(self, run_id: str) -> Canceled:
+        """Cancel a run and all its descendants in one transaction."""
+        return await self._cancel(_lock_run, run_id)
+
+    async def cancel_session(self, session_id: str) -> Canceled:
+        """Cancel every live run of a session with its tree in one transaction."""
+        return await self._cancel(_lock_session, session_id)
+
+    async def _cancel(self, lock: Sql, subject: str) -> Canceled:
+        result = Canceled()
+        async with self._outbox.transaction() as tx:
+            for row in await tx.fetch(lock, id=subject):
+                if row["status"] in ("queued", "waiting"):
+                    done = await tx.fetchrow(_cancel_now, id=row["id"], gone="", now=self._now())
+                    result.ended += [done] if done is not None else []
+                else:
+                    asked = await tx.fetchrow(_request, id=row["id"])
+                    result.asked += [asked] if asked is not None else []
+            emit(tx, result.ended)
+        return result
+
+    async def detach(self, subject: str, value: str) -> Canceled:
+        """Cancel at once what is live of a deleted session or agent, and forget the reference.
+
+        `subject` is session_id or agent_id. A worker that still holds one of the runs is fenced off.
+        """
+        lock, gone = (_lock_session, "Session") if subject == "session_id" else (_lock_agent, "Agent")
+        result = Canceled()
+        async with self._outbox.transaction() as tx:
+            for row in await tx.fetch(lock, id=value):
+                done = await tx.fetchrow(_cancel_now, id=row["id"], gone=gone, now=self._now())
+                result.ended += [done] if done is not None else []
+            emit(tx, result.ended)
+            await tx.execute(_forget[subject], id=value)
+        return result
