@@ -57,7 +57,7 @@ PROVIDERS: Final[dict[str, ProviderType]] = {
     "xai": ProviderType(wire_api="chat", base_url="https://api.x.ai/v1", model_list="openai", title="xAI"),
     "ollama": ProviderType(
         wire_api="chat",
-        base_url="http://127.0.0.1:11434/v1",
+        base_url="http://localhost:11434/v1",
         model_list="openai",
         needs_key=False,
         own_base_url=True,
