@@ -44,14 +44,15 @@ FULL = Style(_SPECIAL, _STARTS)
 STYLES = (Style(), Style(_LIKELY_SPECIAL, _LIKELY_STARTS), FULL, FULL._replace(spaced=True))
 
 
-def tidy(content: Inline) -> Inline:
-    """`content` without what markdown cannot hold: blanks at the edges of lines, emphasis over blanks."""
+def tidy(content: Inline, *, blank_lines: bool = False) -> Inline:
+    """`content` without what a paragraph cannot hold: blanks at the edges of lines, emphasis over blanks, and, unless
+    `blank_lines`, lines with nothing on them."""
     text, spans = content.text, content.spans
     coded = bytearray(len(text))
     for span in spans:
         if span.type == "Code":
             coded[span.start : span.end] = b"\1" * (span.end - span.start)
-    cuts = [c for c in _edge_blanks(text) if not any(coded[c[0] : c[1]])]
+    cuts = _blanks(text, coded, blank_lines)
     if cuts:
         kept = [*zip([0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(text)], strict=True)]
         text = "".join(text[start:end] for start, end in kept)
@@ -60,18 +61,29 @@ def tidy(content: Inline) -> Inline:
     return content._replace(text=text, spans=normal_spans(_trimmed(s, text, coded) for s in spans))
 
 
-def _edge_blanks(text: str) -> list[tuple[int, int]]:
-    cuts: list[tuple[int, int]] = []
-    at = 0
-    last = len(text.rstrip())
-    first = len(text) - len(text.lstrip())
-    for line in text.split("\n"):
+def _blanks(text: str, coded: bytearray, blank_lines: bool) -> list[tuple[int, int]]:
+    first, last = _inner(text, coded, 0, len(text), None, None)
+    cuts = [(0, first)]
+    at = first
+    for line in text[first:last].split("\n"):
         end = at + len(line)
-        left = max(end - len(line.lstrip(" \t")), min(first, end))
-        right = max(min(at + len(line.rstrip(" ")), last), left)
-        cuts.extend((a, b) for a, b in ((at, left), (right, end)) if a < b)
+        left, right = _inner(text, coded, at, end, " \t", " ")
+        if left == end and not blank_lines and at > first:
+            cuts.append((at - 1, end))
+        else:
+            cuts.extend(((at, left), (right, end)))
         at = end + 1
-    return cuts
+    cuts.append((last, len(text)))
+    return [cut for cut in cuts if cut[0] < cut[1]]
+
+
+def _inner(text: str, coded: bytearray, start: int, end: int, before: str | None, after: str | None) -> tuple[int, int]:
+    """The part of `text[start:end]` between blanks: the characters of `before` and `after`, all blanks when None."""
+    while start < end and not coded[start] and (text[start].isspace() if before is None else text[start] in before):
+        start += 1
+    while start < end and not coded[end - 1] and (text[end - 1].isspace() if after is None else text[end - 1] in after):
+        end -= 1
+    return start, end
 
 
 def _moved(spans: list[Span], cuts: list[tuple[int, int]]) -> list[Span]:
@@ -89,11 +101,7 @@ def _moved(spans: list[Span], cuts: list[tuple[int, int]]) -> list[Span]:
 def _trimmed(span: Span, text: str, coded: bytearray) -> Span:
     if span.type not in _NEEDS_SPACER:
         return span
-    start, end = span.start, span.end
-    while start < end and text[start].isspace() and not coded[start]:
-        start += 1
-    while start < end and text[end - 1].isspace() and not coded[end - 1]:
-        end -= 1
+    start, end = _inner(text, coded, span.start, span.end, None, None)
     return span._replace(start=start, end=end)
 
 

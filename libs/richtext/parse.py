@@ -152,7 +152,7 @@ class _Siblings:
         if shown and all(t.type == "image" and t.attrs.get("src") for t in shown):
             block_id = next((t.content for t in tokens if t.type == "block_id"), "")
             for image in shown:
-                alt = Inline(inline_of(image.children or []).text, [])
+                alt = tidy(Inline(inline_of(image.children or []).text.replace("\n", " "), []))
                 self._add(self._make.node("Image", alt, block_id=block_id, link=str(image.attrs["src"])))
             return
         content = tidy(inline_of(tokens))
@@ -257,7 +257,7 @@ def _table(cursor: _Cursor, make: _Factory, container_id: str) -> Node:
         if token.type == "tr_open":
             rows.append([])
         elif token.type == "inline":
-            rows[-1].append(tidy(inline_of(token.children or [], cell=True)))
+            rows[-1].append(tidy(inline_of(token.children or [], cell=True), blank_lines=True))
     header, body = rows[0], rows[1:]
     columns = [make.node("TableColumn", Inline("", []), block_id=cell.column_id) for cell in header]
     column_ids = [column["block"]["id"] for column in columns]

@@ -14,11 +14,14 @@ from libs.richtext.spans import Inline, annotations_of, spans_of
 MAX_DEPTH = 64
 """Levels of children written as structure; deeper blocks follow as plain siblings."""
 
+MAX_TRIED = 8192
+"""Code points of a paragraph up to which every style is tried; a longer one is plain or fully escaped."""
+
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
-_RULE = re.compile(r"([-*_])\1{2,}")
 _ID = re.compile(ID)
 _TICKS = re.compile(r"`{3,}|~{3,}")
-_BULLETS = {"Unordered": ("-", "*"), "Ordered": (".", ")")}
+_BULLETS = {"Unordered": ("-", "*", "+"), "Ordered": (".", ")")}
+_RULE_LINE = re.compile(r"([-*])(?: *\1){2,} *")
 _LINK_LABELS = {"Video": "Video", "WebEmbed": "Web Embed", "Button": "Button", "File": "file", "Nostr": "Nostr"}
 
 
@@ -39,7 +42,6 @@ class _Chunk(NamedTuple):
 class _Place(NamedTuple):
     depth: int = 0
     headings: int = 0
-    in_item: bool = False
 
 
 def blocks_to_markdown(
@@ -134,7 +136,7 @@ class _Renderer:
             return [_Chunk(text) for text in leaves if text]
         out: list[_Chunk] = []
         for node in nodes:
-            self._node(node, place._replace(in_item=place.in_item and not out), out)
+            self._node(node, place, out)
         return out
 
     def _node(self, node: dict[str, Any], place: _Place, out: list[_Chunk]) -> None:
@@ -150,7 +152,7 @@ class _Renderer:
             out.append(_Chunk(text))
         elif grouped and self._ids:
             out.append(_Chunk(self._id_comment(block)))
-        below = _Place(place.depth + 1, place.headings + (kind == "Heading"), place.in_item and not text)
+        below = _Place(place.depth + 1, place.headings + (kind == "Heading"))
         if not grouped:
             out.extend(self.chunks(children, below))
         elif group == "Blockquote":
@@ -162,14 +164,14 @@ class _Renderer:
     def _list(
         self, group: str, start: object, items: Sequence[dict[str, Any]], depth: int, before: Sequence[_Chunk]
     ) -> _Chunk:
-        last = before[-1] if before else None
-        markers = _BULLETS[group]
-        # Lists one after another would be read as one, did they not differ in their marker.
-        marker = markers[1] if last and last.group == group and last.marker == markers[0] else markers[0]
         first = start if type(start) is int and 0 <= start < 10**8 else 1
+        bodies = [_joined(self.chunks([item], _Place(depth)), tight=True) for item in items]
+        # Lists one after another would be read as one, did they not differ in their marker.
+        taken = before[-1].marker if before and before[-1].group == group else ""
+        markers = [m for m in _BULLETS[group] if m != taken and not any(_is_rule(m, body) for body in bodies)]
+        marker = markers[0] if markers else _BULLETS[group][-1]
         lines: list[str] = []
-        for number, item in enumerate(items, first):
-            body = _joined(self.chunks([item], _Place(depth, in_item=True)), tight=True)
+        for number, body in enumerate(bodies, first):
             bullet = f"{marker} " if group == "Unordered" else f"{number}{marker} "
             lines.append(_prefixed(body, bullet, " " * len(bullet)))
         starts_blank = lines[0].rstrip() in (marker, f"{first}{marker}")
@@ -195,7 +197,7 @@ class _Renderer:
             return self._marked("<!-- Query block -->", block)
         if isinstance(kind, str) and kind in _LINK_LABELS and link:
             return self._marked(self._labelled(kind, block, link), block)
-        return self._marked(self._paragraphs(block, place), block)
+        return self._marked(self._paragraphs(block), block)
 
     def _heading(self, block: dict[str, Any], place: _Place) -> str:
         text = _text(block)
@@ -203,7 +205,7 @@ class _Renderer:
         hashes = "#" * min(place.headings + 1, 6)
         return self._verified(block, content, f"{hashes} %s").rstrip()
 
-    def _paragraphs(self, block: dict[str, Any], place: _Place) -> str:
+    def _paragraphs(self, block: dict[str, Any]) -> str:
         text = _text(block)
         spans = spans_of(block.get("annotations"), len(text))
         parts: list[str] = []
@@ -211,19 +213,17 @@ class _Renderer:
         for end, after in [*((m.start(), m.end()) for m in _BLANK_LINES.finditer(text)), (len(text), len(text))]:
             inside = [s for s in spans if s.start < end and s.end > start] if spans else []
             moved = [s._replace(start=max(s.start - start, 0), end=min(s.end, end) - start) for s in inside]
-            parts.append(self._verified(block, Inline(text[start:end], moved), "%s", in_item=place.in_item))
+            parts.append(self._verified(block, Inline(text[start:end], moved), "%s"))
             start = after
         return "\n\n".join(part for part in parts if part)
 
-    def _verified(self, block: dict[str, Any], content: Inline, template: str, *, in_item: bool = False) -> str:
+    def _verified(self, block: dict[str, Any], content: Inline, template: str) -> str:
         """`content` in `template`, in the plainest style that reads back as the block it is of."""
         content = tidy(content)
         kind = block.get("type") if block.get("type") in ("Heading", "Image") else "Paragraph"
         if is_harmless(content):
             return template.replace("%s", content.text, 1)
-        if in_item and _RULE.fullmatch(content.text):
-            return "\\" + content.text
-        for style in STYLES:
+        for style in STYLES if len(content.text) <= MAX_TRIED else STYLES[:1]:
             candidate = template.replace("%s", _styled(content, style, {}, str(kind)), 1)
             if _reads_back(candidate, str(kind), content):
                 break
@@ -274,7 +274,7 @@ class _Renderer:
 
     def _cell(self, block: dict[str, Any]) -> str:
         text = _text(block)
-        content = tidy(Inline(text, spans_of(block.get("annotations"), len(text))))
+        content = tidy(Inline(text, spans_of(block.get("annotations"), len(text))), blank_lines=True)
         if is_harmless(content):
             return content.text
         for style in STYLES:
@@ -319,6 +319,10 @@ def _cell_reads_back(markdown: str, content: Inline) -> bool:
     columns = [c for c in nodes[0]["children"] if c["block"]["type"] == "TableColumn"]
     cell = nodes[0]["children"][-1]["children"][-1]["block"]
     return len(columns) == 2 and cell["text"] == content.text and cell["annotations"] == annotations_of(content.spans)
+
+
+def _is_rule(marker: str, body: str) -> bool:
+    return bool(_RULE_LINE.fullmatch(f"{marker} {body.partition(chr(10))[0]}"))
 
 
 def _in_cell(markdown: str) -> str:
