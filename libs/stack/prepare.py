@@ -62,8 +62,8 @@ async def _ensure_role(connection: Any, url: str, service: str, role: str, passw
         done.append(f"gave role {role} the password of this data directory; others that used it can no longer connect")
     owner = await connection.fetchval("SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = $1", service)
     if owner is None:
-        # A user that may create roles but is no superuser has to be in a role to give it something.
-        if not await connection.fetchval("SELECT pg_has_role(current_user, $1, 'MEMBER')", role):
+        # A user that may create roles but is no superuser has to be able to become a role to give it something.
+        if not await connection.fetchval("SELECT rolsuper FROM pg_roles WHERE rolname = current_user"):
             await _ddl(connection, "GRANT %I TO CURRENT_USER", role)
         await _ddl(connection, "CREATE SCHEMA %I AUTHORIZATION %I", service, role)
         await _ddl(connection, "REVOKE ALL ON SCHEMA %I FROM PUBLIC", service)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,14 @@ def postgres_ready(pgdata: Path) -> bool:
         lines = (pgdata / "postmaster.pid").read_text().splitlines()
     except OSError:
         return False
-    return len(lines) >= 8 and lines[7].strip() == "ready"
+    if len(lines) < 8 or lines[7].strip() != "ready":
+        return False
+    try:
+        # A killed postmaster leaves the file behind as it was.
+        os.kill(int(lines[0]), 0)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def nats_ready(port: int) -> bool:
