@@ -1,0 +1,19 @@
+"""Who may call what."""
+
+from __future__ import annotations
+
+from libs.errors import Forbidden
+from libs.rpc import Caller
+
+
+def acting(caller: Caller) -> str:
+    """The account a call acts for. Raises Forbidden for a call that names none."""
+    if not caller.account:
+        raise Forbidden("This call needs an acting account")
+    return caller.account
+
+
+def only(caller: Caller, service: str) -> None:
+    """Raises Forbidden unless `service` is calling."""
+    if caller.service != service:
+        raise Forbidden("This service may not make this call")

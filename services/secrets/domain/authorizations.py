@@ -1,0 +1,64 @@
+"""Delegated signers: an account lets another key sign its actions (envelope.md, section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from libs import wire
+from libs.errors import Invalid
+from services.secrets.domain.secrets import Clock
+from services.secrets.domain.text import storable
+
+AGENT: Final = "AGENT"
+SIGNING_ROLES: Final = ("OWNER", AGENT)
+"""Roles that let a key sign any action of the account."""
+
+CAPABILITY_BYTES: Final = 64 * 1024
+"""A longer capability is refused as `Invalid capability bytes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """`signer` may sign for `account`."""
+
+    account: str
+    signer: str
+
+
+class AuthorizationStore(Protocol):
+    """The rows of authorizations."""
+
+    async def put(self, account: str, signer: str, role: str, capability: bytes, now_ms: int) -> None:
+        """Insert, or replace role and capability."""
+        ...
+
+    async def may_sign(self, account: str, signer: str) -> bool:
+        """Whether a row says so."""
+        ...
+
+
+class Authorizations:
+    """Who may sign for whom. The stored answers are never cached."""
+
+    def __init__(self, rows: AuthorizationStore, now: Clock) -> None:
+        self._rows, self._now = rows, now
+
+    async def register(self, signer: str, capability: bytes | None) -> Authorization:
+        """Store what a capability grants to the key `signer` that signed the envelope.
+
+        Raises Invalid with the first of the nine messages of envelope.md section 4 that applies.
+        """
+        proof = capability if capability is not None and len(capability) <= CAPABILITY_BYTES else b""
+        try:
+            granted = wire.verify_capability(proof, wire.principal_from_id(signer))
+        except wire.EnvelopeError as e:
+            raise Invalid(e.message) from None
+        await self._rows.put(granted.issuer, granted.delegate, AGENT, proof, int(self._now() * 1000))
+        return Authorization(granted.issuer, granted.delegate)
+
+    async def may_sign(self, account: str, signer: str) -> bool:
+        """Whether `signer` may act for `account`: it is the account's own key, or was authorized."""
+        if account == signer:
+            return True
+        return storable(account) and storable(signer) and await self._rows.may_sign(account, signer)

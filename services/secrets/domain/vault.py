@@ -1,0 +1,62 @@
+"""Envelope encryption: the ring wraps one random data key an account, the data key seals the account's values."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from libs import wire
+from services.secrets.domain.keyring import KeyRing
+from services.secrets.domain.sealing import KEY_BYTES, seal, unseal
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedKey:
+    """An account's data key as it is stored: wrapped with the ring's key `key_id`."""
+
+    key_id: str
+    wrapped: bytes
+
+
+class Vault:
+    """Seals and opens values. Keeps the unwrapped data keys of the `cached` last used accounts."""
+
+    def __init__(self, ring: KeyRing, cached: int) -> None:
+        self._ring, self._cached = ring, cached
+        self._open: OrderedDict[tuple[str, WrappedKey], bytes] = OrderedDict()
+
+    def new_key(self, account: str) -> WrappedKey:
+        """A fresh data key for an account, wrapped with the primary key."""
+        key_id = self._ring.primary
+        box = seal(self._ring.key(key_id), os.urandom(KEY_BYTES), _key_place(account, key_id))
+        return WrappedKey(key_id, box)
+
+    def seal(self, account: str, name: str, value: bytes, key: WrappedKey) -> bytes:
+        """A value sealed for its place: the account and the name. Raises CannotOpen, UnknownKey."""
+        return seal(self._data_key(account, key), value, _value_place(account, name))
+
+    def unseal(self, account: str, name: str, box: bytes, key: WrappedKey) -> bytes:
+        """The value of a box in its place. Raises CannotOpen, UnknownKey."""
+        return unseal(self._data_key(account, key), box, _value_place(account, name))
+
+    def _data_key(self, account: str, key: WrappedKey) -> bytes:
+        # The wrapped bytes are part of the cache's key, so a data key that is replaced is never confused with the old.
+        at = (account, key)
+        found = self._open.get(at)
+        if found is None:
+            found = unseal(self._ring.key(key.key_id), key.wrapped, _key_place(account, key.key_id))
+            self._open[at] = found
+            if len(self._open) > self._cached:
+                self._open.popitem(last=False)
+        else:
+            self._open.move_to_end(at)
+        return found
+
+
+def _key_place(account: str, key_id: str) -> bytes:
+    return wire.encode(["data-key", account, key_id])
+
+
+def _value_place(account: str, name: str) -> bytes:
+    return wire.encode(["secret", account, name])

@@ -1,0 +1,90 @@
+"""Wiring of secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from seed.secrets.v1 import secrets_pb2 as pb
+
+from libs import telemetry
+from libs.egress import EgressPolicy
+from libs.events import Bus
+from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
+from libs.store import Database, Outbox
+from services.secrets.api.access import AgentAccess
+from services.secrets.api.authorizations import AuthorizationsServicer
+from services.secrets.api.identities import IdentitiesServicer, from_bytes, to_bytes
+from services.secrets.api.providers import ProvidersServicer
+from services.secrets.api.secrets import SecretsServicer
+from services.secrets.domain.authorizations import Authorizations
+from services.secrets.domain.identities import Identities
+from services.secrets.domain.keyring import KeyRing
+from services.secrets.domain.models import ModelLists
+from services.secrets.domain.providers import Providers
+from services.secrets.domain.secrets import Sealer, Secrets
+from services.secrets.domain.vault import Vault
+from services.secrets.outside import ModelsFetcher
+from services.secrets.settings import SecretsSettings
+from services.secrets.store.authorizations import AuthorizationRows
+from services.secrets.store.data_keys import DataKeyRows
+from services.secrets.store.identities import IdentityRows
+from services.secrets.store.providers import ProviderRows
+from services.secrets.store.secrets import SecretRows
+from services.secrets.store.tables import outbox as outbox_rows
+
+log = telemetry.get_logger("secrets")
+
+
+async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callable[[int], None] | None = None) -> None:
+    """Serve until `stop` is set; `on_ready` is told the gRPC port. Raises KeyRingError, SettingsError."""
+    ring = KeyRing.parse(await asyncio.to_thread(settings.keyring_text))
+    vault = Vault(ring, settings.data_key_cache)
+    now = time.time
+
+    db = Database(settings.database_url, size=settings.database_pool)
+    bus = Bus(settings.nats_url, "secrets")
+    outbox = Outbox(db, outbox_rows, bus.publish, now)
+    sessions = Peer("sessions", settings.sessions_addr, TokenSigner("secrets", settings.internal_key))
+    vendor_urls = settings.vendor_urls()
+    policy = EgressPolicy(settings.allow_private_providers, settings.allowed_hosts())
+    fetcher = ModelsFetcher(policy, vendor_urls)
+
+    keys = DataKeyRows(db)
+    access = AgentAccess(sessions)
+    sealer = Sealer(vault, keys)
+    providers = Providers(ProviderRows(db, outbox), vault, now)
+    models = ModelLists(providers, fetcher, vendor_urls)
+    identities = Identities(IdentityRows(db), sealer, now, to_bytes, from_bytes)
+
+    verifier = TokenVerifier("secrets", settings.internal_key)
+    rpc = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port)
+    services = pb.DESCRIPTOR.services_by_name
+    rpc.add(services["SecretsService"], SecretsServicer(Secrets(SecretRows(db), sealer, now)))
+    rpc.add(services["ProvidersService"], ProvidersServicer(providers, models, access))
+    rpc.add(services["IdentitiesService"], IdentitiesServicer(identities, access))
+    rpc.add(services["AuthorizationsService"], AuthorizationsServicer(Authorizations(AuthorizationRows(db), now)))
+
+    try:
+        await db.open()
+        await bus.start()
+        for key_id in await keys.key_ids():
+            if key_id not in ring:
+                log.error("the key ring lacks a key that data is wrapped with", key_id=key_id)
+        async with asyncio.TaskGroup() as tasks:
+            sweep = tasks.create_task(outbox.run(), name="outbox")
+            await rpc.start()
+            log.info("serving", port=rpc.port)
+            if on_ready is not None:
+                on_ready(rpc.port)
+            await stop.wait()
+            # Calls end first: they still need everything below.
+            await rpc.stop()
+            sweep.cancel()
+        await outbox.close()
+    finally:
+        await bus.close()
+        await fetcher.close()
+        await sessions.close()
+        await db.close()

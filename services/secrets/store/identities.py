@@ -1,0 +1,107 @@
+"""Signing identities: secret rows that hold an account key."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from libs.store import Database, sql
+from libs.store.database import Tx
+from services.secrets.domain.identities import ClientRequest, Earlier, NewIdentity, Outcome, StoredIdentity
+from services.secrets.store.tables import client_requests, secrets
+
+
+class IdentityRows:
+    """Reads, adds and deletes identities."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        s, r = secrets, client_requests
+        account, name = sa.bindparam("account"), sa.bindparam("name")
+        self._list = sql(
+            sa.select(s.c.id, s.c.name, s.c.metadata, s.c.created_at, s.c.updated_at)
+            .where(s.c.account == account, s.c.is_account_key)
+            .order_by(s.c.created_at.desc(), s.c.name)
+        )
+        self._delete = sql(sa.delete(s).where(s.c.account == account, s.c.name == name, s.c.is_account_key))
+        self._add = sql(
+            insert(s)
+            .values({c.name: sa.bindparam(c.name) for c in s.c})
+            .on_conflict_do_nothing(index_elements=["account", "name"])
+        )
+        self._claim = sql(
+            insert(r)
+            .values({c.name: sa.bindparam(c.name) for c in r.c})
+            .on_conflict_do_nothing(index_elements=["account", "action", "client_request_id"])
+        )
+        self._earlier = sql(
+            sa.select(r.c.request_digest, r.c.response).where(
+                r.c.account == account,
+                r.c.action == sa.bindparam("action"),
+                r.c.client_request_id == sa.bindparam("client_request_id"),
+            )
+        )
+
+    async def list(self, account: str) -> list[StoredIdentity]:
+        """All identities of an account, newest first."""
+        rows = await self._db.fetch(self._list, account=account)
+        return [StoredIdentity(r["id"], r["name"], r["metadata"], r["created_at"], r["updated_at"]) for r in rows]
+
+    async def delete(self, account: str, name: str) -> bool:
+        """Delete an identity; False when there is none of that name."""
+        return await self._db.execute(self._delete, account=account, name=name) > 0
+
+    async def earlier(self, account: str, request: ClientRequest) -> Earlier | None:
+        """What was answered to the first request with this client's id, if there was one."""
+        row = await self._db.fetchrow(
+            self._earlier, account=account, action=request.action, client_request_id=request.id
+        )
+        return None if row is None else Earlier(row["request_digest"], row["response"])
+
+    async def add(self, account: str, new: NewIdentity, request: ClientRequest | None, response: bytes) -> Outcome:
+        """Store an identity together with the answer to its request; nothing is stored when either exists already.
+
+        A request with the same id that is in flight is waited for.
+        """
+        try:
+            async with self._db.transaction() as tx:
+                if request is not None and not await self._claimed(tx, account, request, response, new.now_ms):
+                    return Outcome.REQUEST_KNOWN
+                if not await self._added(tx, account, new):
+                    raise _NameTaken
+        except _NameTaken:
+            return Outcome.NAME_TAKEN
+        return Outcome.STORED
+
+    async def _claimed(self, tx: Tx, account: str, request: ClientRequest, response: bytes, now_ms: int) -> bool:
+        return bool(
+            await tx.execute(
+                self._claim,
+                account=account,
+                action=request.action,
+                client_request_id=request.id,
+                request_digest=request.digest,
+                response=response,
+                created_at=now_ms,
+            )
+        )
+
+    async def _added(self, tx: Tx, account: str, new: NewIdentity) -> bool:
+        return bool(
+            await tx.execute(
+                self._add,
+                id=new.id,
+                account=account,
+                name=new.name,
+                sealed=new.sealed,
+                metadata=new.metadata,
+                is_account_key=True,
+                needs_reauth=False,
+                created_at=new.now_ms,
+                updated_at=new.now_ms,
+            )
+        )
+
+
+class _NameTaken(Exception):
+    """Rolls the claim of the request id back."""

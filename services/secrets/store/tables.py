@@ -1,0 +1,98 @@
+"""Tables of the `secrets` schema. Times are Unix milliseconds."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+
+from libs.store import outbox_table
+
+metadata = sa.MetaData()
+
+
+def _name(name: str, *, key: bool = False) -> sa.Column[str]:
+    # Ids and names are compared and ordered by bytes, whatever the database's locale.
+    return sa.Column(name, sa.Text(collation="C"), primary_key=key, nullable=False)
+
+
+def _time(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, nullable=False)
+
+
+data_keys = sa.Table(
+    "data_keys",
+    metadata,
+    _name("account", key=True),
+    # The key ring's key that wraps this one.
+    _name("key_id"),
+    sa.Column("wrapped", sa.LargeBinary, nullable=False),
+    _time("created_at"),
+)
+
+secrets = sa.Table(
+    "secrets",
+    metadata,
+    _name("id", key=True),
+    _name("account"),
+    _name("name"),
+    # The value, sealed with the account's data key for this account and name.
+    sa.Column("sealed", sa.LargeBinary, nullable=False),
+    # DAG-CBOR as the client sent it.
+    sa.Column("metadata", sa.LargeBinary, nullable=True),
+    # Both are read off the metadata when it is written.
+    sa.Column("is_account_key", sa.Boolean, nullable=False),
+    sa.Column("needs_reauth", sa.Boolean, nullable=False),
+    _time("created_at"),
+    _time("updated_at"),
+    sa.UniqueConstraint("account", "name", name="secrets_account_name"),
+)
+account_keys_index = sa.Index(
+    "secrets_account_keys", secrets.c.account, secrets.c.created_at, postgresql_where=secrets.c.is_account_key
+)
+
+model_providers = sa.Table(
+    "model_providers",
+    metadata,
+    _name("id", key=True),
+    _name("account"),
+    _name("name"),
+    _name("type"),
+    # api-key, subscription, or empty when the record names none.
+    _name("auth_mode"),
+    _name("base_url"),
+    # DAG-CBOR as the client sent it.
+    sa.Column("model_defaults", sa.LargeBinary, nullable=True),
+    # Object of reference to secret name.
+    sa.Column("secret_refs", JSONB, nullable=False),
+    _time("created_at"),
+    _time("updated_at"),
+    sa.UniqueConstraint("account", "name", name="model_providers_account_name"),
+)
+
+account_authorizations = sa.Table(
+    "account_authorizations",
+    metadata,
+    _name("account", key=True),
+    _name("signer", key=True),
+    # OWNER or AGENT; both give the same right.
+    _name("role"),
+    # The bytes that were verified.
+    sa.Column("capability", sa.LargeBinary, nullable=True),
+    _time("created_at"),
+    _time("updated_at"),
+)
+
+client_requests = sa.Table(
+    "client_requests",
+    metadata,
+    _name("account", key=True),
+    _name("action", key=True),
+    _name("client_request_id", key=True),
+    # A digest: what was asked for may hold a key.
+    sa.Column("request_digest", sa.LargeBinary, nullable=False),
+    # The serialized answer of the first.
+    sa.Column("response", sa.LargeBinary, nullable=False),
+    _time("created_at"),
+)
+
+outbox = outbox_table(metadata)
