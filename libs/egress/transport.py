@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import aiohttp
@@ -19,6 +21,12 @@ from libs.egress.policy import BodyTooLarge, EgressPolicy, EgressRefused
 _KEEPALIVE_S = 30.0
 # What httpx has already decided, or deliberately left out, is not to be added by aiohttp.
 _NO_AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    # Reading the certificates takes tens of milliseconds, and every transport reads the same ones.
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -99,7 +107,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         connector = aiohttp.TCPConnector(
             limit=self._max_connections,
             keepalive_timeout=_KEEPALIVE_S,
-            ssl=httpx2.create_ssl_context(trust_env=False),
+            ssl=_tls(),
             resolver=GuardedResolver(self._policy, self._resolver or ThreadedResolver()),
         )
         self._session = aiohttp.ClientSession(

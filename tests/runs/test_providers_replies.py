@@ -15,21 +15,10 @@ from services.runs.providers import (
     ToolCallPart,
     ToolCallReady,
     ToolResultMessage,
-    ToolSpec,
     Usage,
-    UserMessage,
 )
+from tests.support.gateways import CONFIGS, FORMATS, HELLO, READ, ask, gateway_to
 from tests.support.providers import Frames, ProviderServer, Say, collect
-
-HELLO = [UserMessage([TextPart("hi")])]
-READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"address": {"type": "string"}}})
-CONFIGS = {
-    "chat": ModelConfig("p", "openrouter", "some-model", api_key="sk-secret"),
-    "responses": ModelConfig("p", "openai", "gpt-5.2", api_key="sk-secret", reasoning_level="high"),
-    "messages": ModelConfig("p", "anthropic", "claude-sonnet-4-0", api_key="sk-secret"),
-    "google": ModelConfig("p", "google", "gemini-2.5-flash", api_key="sk-secret"),
-}
-FORMATS = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 
 
 @pytest.fixture
@@ -40,26 +29,8 @@ async def server() -> AsyncIterator[ProviderServer]:
 
 @pytest.fixture
 async def gateway(server: ProviderServer) -> AsyncIterator[ModelGateway]:
-    async def no_wait(_: float) -> None:
-        await asyncio.sleep(0)
-
-    made = ModelGateway(vendor_urls=urls_of(server), sleep=no_wait)
-    yield made
-    await made.aclose()
-
-
-def urls_of(server: ProviderServer) -> dict[str, str]:
-    return {
-        "openai": f"{server.root}/v1",
-        "openrouter": f"{server.root}/v1/",
-        "anthropic": server.root,
-        "google": f"{server.root}/v1beta",
-    }
-
-
-async def ask(gateway: ModelGateway, config: ModelConfig, messages=HELLO, tools=(), system="Be brief.") -> list:
-    async with gateway.stream(config, system, messages, tools) as reply:
-        return await collect(reply)
+    async with gateway_to(server) as made:
+        yield made
 
 
 @FORMATS
@@ -209,7 +180,9 @@ async def test_interleaved_chat_calls_are_joined_by_index(server: ProviderServer
 
 
 async def test_arguments_that_are_no_object_stay_text(server: ProviderServer, gateway: ModelGateway) -> None:
-    server.reply = Say(calls=[("read", "[1"), ("read", "[1]"), ("read", "  "), ("read", '{"s": "\\ud800x\\ud83d\\ude00"}')])
+    server.reply = Say(
+        calls=[("read", "[1"), ("read", "[1]"), ("read", "  "), ("read", '{"s": "\\ud800x\\ud83d\\ude00"}')]
+    )
     done = (await ask(gateway, CONFIGS["chat"]))[-1]
     assert [call.arguments for call in done.tool_calls] == ["[1", "[1]", {}, {"s": "�x😀"}]
     assert done.native is None

@@ -19,7 +19,7 @@ from services.runs.providers.adapters import Adapter
 from services.runs.providers.contract import ConfigError, Message, ModelConfig, ProviderError, ReplyEvent, ToolSpec
 from services.runs.providers.endpoint import Endpoint, endpoint_of, hosts_of
 from services.runs.providers.errors import from_exception, redacted
-from services.runs.providers.wire import ProviderTransport, Waiting
+from services.runs.providers.wire import Exchange, ProviderTransport, Waiting
 
 _ADAPTERS: Mapping[models.WireApi, str] = {
     "chat": "services.runs.providers.adapters.openai",
@@ -118,7 +118,7 @@ class _Reply(AbstractAsyncContextManager[AsyncIterator[ReplyEvent]]):
         self._gateway = gateway
         self._config = config
         self._request = (system, messages, tools)
-        self._events: AsyncGenerator[ReplyEvent, None] | None = None
+        self._exchange = Exchange()
         self._opened: AbstractAsyncContextManager[Any] | None = None
 
     async def __aenter__(self) -> AsyncIterator[ReplyEvent]:
@@ -127,12 +127,15 @@ class _Reply(AbstractAsyncContextManager[AsyncIterator[ReplyEvent]]):
 
         opened = adapter.open(*self._request)
         try:
-            response = await opened.__aenter__()
-        except Exception as error:
+            with self._exchange.collecting():
+                response = await opened.__aenter__()
+        except BaseException as error:
+            await self._exchange.close()
+            if not isinstance(error, Exception):
+                raise
             raise self._seen(error) from error
         self._opened = opened
-        self._events = self._guarded(reply_events(response))
-        return self._events
+        return self._guarded(reply_events(response))
 
     async def __aexit__(
         self,
@@ -143,6 +146,7 @@ class _Reply(AbstractAsyncContextManager[AsyncIterator[ReplyEvent]]):
         opened, self._opened = self._opened, None
         if opened is None:
             return
+        await self._exchange.close()
         try:
             await opened.__aexit__(kind, error, trace)
         except Exception as closing:

@@ -45,10 +45,11 @@ async def reply_events(stream: StreamedResponse) -> AsyncIterator[ReplyEvent]:
         yield TextDelta(text)
     response = stream.get()
     details = response.provider_details or {}
-    if response.finish_reason is None and not details.get("finish_reason"):
+    refusal = details.get("refusal")
+    # `response.finish_reason` would not do: where the provider gave none, the library assumes one.
+    if not details.get("finish_reason") and not refusal:
         raise ProviderError(BROKE_OFF, retryable=True)
     # A refusal is what the model says instead of an answer, so the reader gets it as one.
-    refusal = details.get("refusal")
     if isinstance(refusal, str) and refusal and not pieces.text():
         yield TextDelta(pieces.add(refusal) + pieces.end())
     calls = [

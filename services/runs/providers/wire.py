@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
@@ -25,6 +27,33 @@ class Waiting:
 
     sleep: Callable[[float], Awaitable[None]]
     jitter: Callable[[], float] = random.random
+
+
+@dataclass(slots=True)
+class Exchange:
+    """The responses opened for one reply.
+
+    Not every library closes its connection when its stream is left early, so the reply does it, here.
+    """
+
+    responses: list[httpx2.Response] = field(default_factory=list)
+
+    @contextmanager
+    def collecting(self) -> Generator[None]:
+        """Collect the responses opened inside this block."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    async def close(self) -> None:
+        """Close all connections that are still open, without reading what is left."""
+        for response in self.responses:
+            await response.aclose()
+
+
+_current: ContextVar[Exchange | None] = ContextVar("provider_exchange", default=None)
 
 
 class ProviderTransport(httpx2.AsyncBaseTransport):
@@ -55,6 +84,8 @@ class ProviderTransport(httpx2.AsyncBaseTransport):
                 wait_s = None
             else:
                 if response.status_code < 400:
+                    if exchange := _current.get():
+                        exchange.responses.append(response)
                     return response
                 wait_s = retry_after_seconds(response.headers.get("retry-after"))
                 if attempt == _MAX_ATTEMPTS or not is_retryable_status(response.status_code):

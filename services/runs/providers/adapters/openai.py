@@ -46,15 +46,12 @@ def build(config: ModelConfig, base_url: str, http: httpx2.AsyncClient) -> Model
 
 
 def _as_sent(known: ModelProfile) -> ModelProfile:
-    """What the library knows of an OpenAI model, but tool schemas as they are and no reply without an end."""
-    return cast(
-        ModelProfile, {**known, "json_schema_transformer": None, "openai_chat_streaming_requires_finish_reason": True}
-    )
+    """What the library knows of an OpenAI model, but tool schemas as they are."""
+    return cast(ModelProfile, {**known, "json_schema_transformer": None})
 
 
 # A compatible server may name its models as it likes, so nothing is concluded from the name.
 _COMPATIBLE = OpenAIModelProfile(
     json_schema_transformer=None,
-    openai_chat_streaming_requires_finish_reason=True,
     openai_supports_strict_tool_definition=False,
 )
