@@ -58,6 +58,11 @@ def tidy(content: Inline, *, blank_lines: bool = False) -> Inline:
         text = "".join(text[start:end] for start, end in kept)
         coded = bytearray().join(coded[start:end] for start, end in kept)
         spans = _moved(spans, cuts)
+    # Markdown has an embed only by itself; over words of its own it is a link.
+    spans = [
+        s._replace(type="Link") if s.type == "Embed" and text[s.start : s.end] != EMBED_PLACEHOLDER else s
+        for s in spans
+    ]
     return content._replace(text=text, spans=normal_spans(_trimmed(s, text, coded) for s in spans))
 
 
@@ -168,7 +173,7 @@ class _Writer:
         for span in sorted((s for s in wanted if s not in self._open), key=lambda s: (-s.end, s.type)):
             self._push(span)
         if embed:
-            self._out.append(self._embed(text.replace(EMBED_PLACEHOLDER, ""), embed))
+            self._out.append(self._embed(embed))
         elif bare:
             self._out.append(f"<{text}>")
         elif code:
@@ -192,8 +197,8 @@ class _Writer:
         marker = _MARKERS[kind][side]
         return f"{SPACER}{marker}{SPACER}" if self._style.spaced and kind in _NEEDS_SPACER else marker
 
-    def _embed(self, text: str, span: Span) -> str:
-        label = self._labels.get(span.link) or text
+    def _embed(self, span: Span) -> str:
+        label = self._labels.get(span.link)
         if label or not _AUTOLINK.fullmatch(span.link):
             return f"[{escape(label or span.link, FULL)}]({destination(span.link)})"
         return f"<{span.link}>"

@@ -304,6 +304,9 @@ def _styled(content: Inline, style: Style, labels: Mapping[str, str], kind: str)
 
 
 def _reads_back(markdown: str, kind: str, content: Inline) -> bool:
+    # Alone it opens no math, but beside other blocks it might.
+    if any(line.strip(" \t") == "$$" for line in markdown.split("\n")):
+        return False
     nodes = markdown_to_blocks(markdown, lambda: "check")
     if len(nodes) != 1 or nodes[0].get("children"):
         return False

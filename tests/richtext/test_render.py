@@ -63,6 +63,11 @@ def test_only_what_would_be_markup_is_escaped(text: str, shown: str) -> None:
     assert blocks_to_markdown([block("Paragraph", text)]) == shown
 
 
+def test_text_of_a_math_fence_does_not_swallow_what_follows() -> None:
+    nodes = [block("Paragraph", "$$"), block("Math", "x")]
+    assert blocks_to_markdown(nodes) == "\\$$\n\n$$\nx\n$$"
+
+
 def test_marks_that_overlap_or_touch_words_are_read_back() -> None:
     annotations = [
         mark("Bold", 0, 6),
