@@ -33,7 +33,7 @@ class Subscription:
                 result = handler(msg.subject, msg.data)
                 if result is not None:
                     await result
-            except Exception as e:  # one bad message must not end the subscription
+            except Exception as e:  # noqa: BLE001 - one bad message must not end the subscription
                 log.error("message handler failed", subject=self.subject, error=type(e).__name__, exc_info=e)
 
         self._live = await nc.subscribe(self.subject, cb=on)
@@ -74,7 +74,7 @@ class Bus:
         self._restored.append(callback)
 
     async def start(self, *, patience_s: float = 5.0) -> None:
-        """Begin connecting; waits up to `patience_s` seconds for the first connection, then goes on in the background."""
+        """Begin connecting; waits at most `patience_s` seconds for the first connection, the rest goes on behind."""
         self._task = asyncio.create_task(self._connect(), name="bus")
         self._pump_task = asyncio.create_task(self._pump(), name="bus-pump")
         with contextlib.suppress(TimeoutError):
@@ -97,7 +97,7 @@ class Bus:
                     reconnected_cb=self._on_back,
                 )
                 break
-            except Exception as e:  # any failure to connect is tried again
+            except Exception as e:  # noqa: BLE001 - any failure to connect is tried again
                 log.warning("bus is not reachable", error=type(e).__name__)
                 await asyncio.sleep(0.5)
         for subscription in list(self._subscriptions):
@@ -115,7 +115,7 @@ class Bus:
         for callback in self._restored:
             try:
                 await callback()
-            except Exception as e:  # the other callbacks must run
+            except Exception as e:  # noqa: BLE001 - the other callbacks must run
                 log.error("restore callback failed", error=type(e).__name__, exc_info=e)
 
     def publish(self, subject: str, body: bytes) -> bool:
@@ -135,7 +135,7 @@ class Bus:
                 subject, body = self._outgoing.popleft()
                 try:
                     await self._nc.publish(subject, body)
-                except Exception as e:  # lost with the connection; readers notice the gap
+                except Exception as e:  # noqa: BLE001 - lost with the connection; readers notice the gap
                     log.warning("message not sent", error=type(e).__name__)
 
     async def subscribe(self, subject: str, handler: OnMessage) -> Subscription:
@@ -156,7 +156,7 @@ class Bus:
             return False
         try:
             await self._nc.flush(timeout=timeout_s)
-        except Exception:  # not connected any more, or too slow: the caller falls back to fetching
+        except Exception:  # noqa: BLE001 - not connected any more, or too slow: the caller falls back to fetching
             return False
         return True
 
@@ -164,7 +164,9 @@ class Bus:
         """Send what is pending and disconnect."""
         if self._task is not None:
             self._task.cancel()
-        while self.connected and self._outgoing:
+        for _ in range(1_000):
+            if not (self.connected and self._outgoing):
+                break
             await asyncio.sleep(0)
         if self._pump_task is not None:
             self._pump_task.cancel()

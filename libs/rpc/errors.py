@@ -1,7 +1,7 @@
 """The one table between public errors, gRPC statuses and back.
 
 A SeedError travels as a gRPC status whose details hold one `google.rpc.ErrorInfo`: reason, domain "seed-agents", and
-metadata `status` (HTTP), `code` (public code, if any) and `retryAfter` (seconds, if any). The message is the public one.
+metadata `status` (HTTP), `code` (public code, if any), `retryAfter` (seconds, if any). The message is the public one.
 """
 
 from __future__ import annotations

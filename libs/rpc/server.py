@@ -10,7 +10,9 @@ from typing import Any
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import SERVICE_NAME as HEALTH
+from grpc_health.v1.health import aio as aio_health
 from grpc_reflection.v1alpha import reflection
 
 from libs import telemetry
@@ -49,7 +51,7 @@ class RpcServer:
         self._verifier, self._host, self._port = verifier, host, port
         self._server = grpc.aio.server(options=_OPTIONS)
         self._names: list[str] = []
-        self._health = health.aio.HealthServicer()
+        self._health = aio_health.HealthServicer()
 
     @property
     def port(self) -> int:
@@ -108,7 +110,7 @@ class RpcServer:
     async def start(self) -> None:
         """Bind and serve. Raises RuntimeError when the address is taken."""
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        names = (*self._names, HEALTH, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)
         self._port = self._server.add_insecure_port(f"{self._host}:{self._port}")
         await self._server.start()

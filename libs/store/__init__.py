@@ -4,8 +4,8 @@ Statements are written in SQLAlchemy Core, compiled once, and run on asyncpg dir
 times what the statement itself does. A commit is the only acknowledgement there is.
 """
 
-from libs.store.database import Database, Reader, Tx
+from libs.store.database import Database, Reader, Row, Tx
 from libs.store.outbox import Outbox, outbox_table
 from libs.store.sql import Sql, sql
 
-__all__ = ["Database", "Outbox", "Reader", "Sql", "Tx", "outbox_table", "sql"]
+__all__ = ["Database", "Outbox", "Reader", "Row", "Sql", "Tx", "outbox_table", "sql"]

@@ -10,6 +10,7 @@ import asyncpg
 import sqlalchemy as sa
 
 VERSION_TABLE = "alembic_version"
+"""Alembic's own default; every service has one in its schema."""
 
 
 def location(service: str) -> str:
@@ -38,7 +39,7 @@ async def current(url: str) -> str | None:
     """The revision the database is at; None before the first migration."""
     conn = await asyncpg.connect(url)
     try:
-        return await conn.fetchval(f"select version_num from {VERSION_TABLE}")
+        return await conn.fetchval("select version_num from alembic_version")
     except asyncpg.UndefinedTableError:
         return None
     finally:

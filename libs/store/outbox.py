@@ -48,9 +48,7 @@ def outbox_table(metadata: sa.MetaData) -> sa.Table:
 class Outbox:
     """Opens transactions whose `emit`ted messages are published after the commit."""
 
-    def __init__(
-        self, db: Database, table: sa.Table, publish: Publish, now: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, db: Database, table: sa.Table, publish: Publish, now: Callable[[], float] = time.time) -> None:
         self._db, self._publish, self._now = db, publish, now
         self._done: list[int] = []
         rows = sa.func.unnest(

@@ -29,7 +29,7 @@ class Sql:
                 element.required = True
         self.text = str(compiled)
         self._names: tuple[str, ...] = tuple(compiled.positiontup or ())  # pyright: ignore[reportAttributeAccessIssue]
-        self._defaults: dict[str, Any] = dict(compiled.params)
+        self._defaults: dict[str, Any] = dict(compiled.params or {})
         self._required = frozenset(e.key for e in required)
 
     def bind(self, values: dict[str, Any]) -> list[Any]:
@@ -42,5 +42,8 @@ class Sql:
 
 
 def sql(statement: Any) -> Sql:
-    """Compile a Core statement once. Write parameters as `bindparam("name")`; lists as `= any(bindparam(…, type_=ARRAY(…)))`."""
+    """Compile a Core statement once.
+
+    Write parameters as `bindparam("name", type_=…)`, lists as `column == sa.any_(bindparam("names", type_=ARRAY(…)))`.
+    """
     return Sql(statement)

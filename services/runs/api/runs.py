@@ -11,9 +11,10 @@ from libs.errors import Forbidden, Invalid, NotFound, SeedError
 from libs.events import Bus
 from libs.protocol.text import required_text
 from libs.rpc import Caller, Peer
+from libs.store import Row
 from services.runs.domain import selectors
 from services.runs.store.queue import Queue
-from services.runs.store.rows import Row, outcome_of, run_of
+from services.runs.store.rows import outcome_of, run_of
 from services.runs.store.tables import TERMINAL
 from services.runs.store.trees import Canceled, Trees
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
+import msgspec
 import sqlalchemy as sa
 from seed.sessions.v1 import types_pb2 as st
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs import events
-from libs.store import Database, Outbox, Tx, sql
-from services.runs.store.rows import Row, run_of
+from libs.store import Database, Outbox, Row, Tx, sql
+from services.runs.store.rows import run_of
 from services.runs.store.tables import runs
 
 r = runs.c
@@ -147,6 +148,7 @@ _complete = sql(
     )
     .returning(runs)
 )
+_plan = sql(sa.update(runs).where(_mine).values(plan=_p("plan", sa.LargeBinary), **_TOUCH).returning(runs))
 _usage = sql(sa.update(runs).where(_mine).values(usage=_p("usage", sa.LargeBinary)))
 
 
@@ -261,3 +263,9 @@ class Queue:
     async def store_usage(self, run_id: str, attempt: int, usage: bytes) -> None:
         """Keep the usage so far of a held run."""
         await self._db.execute(_usage, id=run_id, attempt=attempt, usage=usage)
+
+    async def store_plan(self, run_id: str, attempt: int, plan: Mapping[str, Any]) -> None:
+        """Keep the settled plan of a held run with the run."""
+        async with self._outbox.transaction() as tx:
+            row = await tx.fetchrow(_plan, id=run_id, attempt=attempt, now=self._now(), plan=msgspec.json.encode(plan))
+            emit(tx, [row] if row is not None else [])

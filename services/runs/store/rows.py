@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from seed.runs.v1 import runs_pb2
 from seed.sessions.v1 import types_pb2
+
+from libs.store import Row
 
 _OPTIONAL = (
     "parent_run_id",
@@ -34,8 +33,6 @@ _REQUIRED = (
     "updated_at",
     "version",
 )
-
-Row = Mapping[str, Any]
 
 
 def run_of(row: Row) -> runs_pb2.Run:

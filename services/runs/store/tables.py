@@ -72,9 +72,7 @@ sa.Index(
     unique=True,
     postgresql_where=sa.and_(runs.c.kind == "agent", runs.c.status.in_(("claimed", "running"))),
 )
-sa.Index(
-    "runs_queue", runs.c.queue, runs.c.created_at, runs.c.id, postgresql_where=runs.c.status == "queued"
-)
+sa.Index("runs_queue", runs.c.queue, runs.c.created_at, runs.c.id, postgresql_where=runs.c.status == "queued")
 sa.Index("runs_leases", runs.c.lease_until, postgresql_where=runs.c.status.in_(("claimed", "running")))
 sa.Index("runs_by_session", runs.c.session_id, runs.c.created_at)
 sa.Index("runs_by_agent", runs.c.agent_id, runs.c.created_at)

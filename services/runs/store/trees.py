@@ -8,9 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from libs.store import Database, Outbox, Sql, sql
+from libs.store import Database, Outbox, Row, Sql, sql
 from services.runs.store.queue import emit
-from services.runs.store.rows import Row
 from services.runs.store.tables import LIVE, runs
 
 r = runs.c
@@ -22,9 +21,7 @@ def _p(name: str, kind: Any) -> sa.BindParameter[Any]:
 
 _NOW = _p("now", sa.BigInteger)
 _child = runs.alias("child")
-_children = (
-    sa.select(sa.func.count()).where(_child.c.parent_run_id == r.id).scalar_subquery().label("child_run_count")
-)
+_children = sa.select(sa.func.count()).where(_child.c.parent_run_id == r.id).scalar_subquery().label("child_run_count")
 _STATUS = _p("status", sa.Text)
 _any_status = sa.or_(_STATUS.is_(None), r.status == _STATUS)
 
@@ -90,9 +87,7 @@ _cancel_now = sql(
 _request = sql(sa.update(runs).where(r.id == _p("id", sa.Text)).values(cancel_requested=True).returning(runs))
 _forget = {
     "session_id": sql(sa.update(runs).where(r.session_id == _p("id", sa.Text)).values(session_id=None)),
-    "agent_id": sql(
-        sa.update(runs).where(r.agent_id == _p("id", sa.Text)).values(agent_id=None, session_id=None)
-    ),
+    "agent_id": sql(sa.update(runs).where(r.agent_id == _p("id", sa.Text)).values(agent_id=None, session_id=None)),
 }
 
 

@@ -1,0 +1,145 @@
+"""Wiring of runs, for both roles."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from dataclasses import dataclass
+
+import msgspec
+from redis.asyncio import Redis
+from seed.runs.v1 import runs_pb2
+
+from libs import telemetry
+from libs.events import Bus
+from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
+from libs.store import Database, Outbox, Row
+from services.runs.api.runs import RunsApi
+from services.runs.settings import RunsSettings, WorkerSettings
+from services.runs.store.queue import Queue
+from services.runs.store.tables import outbox as outbox_rows
+from services.runs.store.trees import Trees
+
+log = telemetry.get_logger("runs")
+
+
+def now_ms() -> int:
+    """Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class Base:
+    """What both roles stand on."""
+
+    db: Database
+    bus: Bus
+    outbox: Outbox
+    queue: Queue
+    relay: asyncio.Task[None]
+
+    @classmethod
+    async def open(cls, settings: RunsSettings, name: str) -> Base:
+        """Connect to the stores and start the outbox."""
+        db = Database(settings.database_url, size=settings.database_pool)
+        bus = Bus(settings.nats_url, name)
+        await asyncio.gather(db.open(), bus.start())
+        outbox = Outbox(db, outbox_rows, bus.publish)
+        queue = Queue(db, outbox, lease_ms=settings.lease_ms, now=now_ms)
+        return cls(db, bus, outbox, queue, asyncio.create_task(outbox.run(), name="outbox"))
+
+    async def close(self) -> None:
+        """Send what is left, then disconnect."""
+        self.relay.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.relay
+        await self.outbox.close()
+        await self.bus.close()
+        await self.db.close()
+
+
+async def serve_api(settings: RunsSettings, stop: asyncio.Event) -> None:
+    """Serve RunsService until `stop`: then refuse new calls, end running ones, send events, disconnect."""
+    base = await Base.open(settings, "runs-api")
+    sessions = Peer("sessions", settings.sessions_addr, TokenSigner("runs-api", settings.internal_key))
+    api = RunsApi(Trees(base.db, base.outbox, now_ms), base.queue, sessions, base.bus)
+    server = RpcServer(TokenVerifier("runs", settings.internal_key), host=settings.grpc_host, port=settings.grpc_port)
+    server.add(runs_pb2.DESCRIPTOR.services_by_name["RunsService"], api)
+    await server.start()
+    log.info("serving", port=server.port)
+    await stop.wait()
+    await server.stop()
+    await sessions.close()
+    await base.close()
+
+
+async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
+    """Execute runs until `stop`: then claim no more, end or hand back what runs, disconnect."""
+    # The worker's rooms bring provider plumbing that the api role never needs.
+    from libs.egress import EgressPolicy, Timeouts
+    from services.runs.providers.gateway import ModelGateway
+    from services.runs.worker.log import ModelResolver, SessionLog
+    from services.runs.worker.partials import PartialStore, PartialStream
+    from services.runs.worker.titles import Titler
+    from services.runs.worker.turn import Parts
+    from services.runs.worker.worker import Pace, Worker
+
+    base = await Base.open(settings, "runs-worker")
+    tokens = TokenSigner("runs-worker", settings.internal_key)
+    sessions, secrets = Peer("sessions", settings.sessions_addr, tokens), Peer("secrets", settings.secrets_addr, tokens)
+    redis = Redis.from_url(settings.redis_url, socket_timeout=1.0, socket_connect_timeout=1.0)
+    hosts = frozenset(h.strip() for h in settings.allowed_provider_hosts.split(",") if h.strip())
+    gateway = ModelGateway(
+        policy=EgressPolicy(allow_private=settings.allow_private_providers, allowed_hosts=hosts),
+        vendor_urls=msgspec.json.decode(settings.provider_vendor_urls) if settings.provider_vendor_urls else None,
+        timeouts=Timeouts(connect_s=10.0, read_s=settings.provider_timeout_ms / 1000),
+    )
+    titler = Titler(gateway, enabled=settings.session_title_generation)
+    kept = PartialStore(redis)
+
+    def stream_of(row: Row) -> PartialStream:
+        return PartialStream(
+            base.bus,
+            kept,
+            account=row["account"],
+            agent_id=row["agent_id"] or "",
+            session_id=row["session_id"] or "",
+            run_id=row["id"],
+            interval_s=settings.partial_interval_ms / 1000,
+        )
+
+    parts = Parts(
+        queue=base.queue,
+        models=ModelResolver(secrets),
+        gateway=gateway,
+        now=now_ms,
+        log_of=lambda run_id, attempt: SessionLog(sessions, run_id, attempt),
+        stream_of=stream_of,
+        backoff_ms=_backoff_ms,
+        title=titler.consider,
+    )
+    pace = Pace(
+        slots=settings.worker_slots,
+        poll_min_s=settings.poll_min_ms / 1000,
+        poll_max_s=settings.poll_max_ms / 1000,
+        lease_s=settings.lease_ms / 1000,
+    )
+    health = RpcServer(TokenVerifier("runs", settings.internal_key), host=settings.grpc_host, port=settings.grpc_port)
+    await health.start()
+    worker = Worker(parts, base.queue, base.bus, pace, now_ms)
+    log.info("working", worker=worker.id)
+    await worker.run(stop)
+    await health.stop(0)
+    await titler.close()
+    await gateway.aclose()
+    await sessions.close()
+    await secrets.close()
+    await redis.aclose()
+    await base.close()
+
+
+def _backoff_ms(failures: int) -> int:
+    """Pause before a failed run is tried again: 5 s, doubled each time, at most 5 min, plus up to 1 s (limits.md)."""
+    return min(5_000 * 2 ** (failures - 1), 300_000) + random.randrange(1_000)

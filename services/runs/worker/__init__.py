@@ -1,0 +1,1 @@
+"""The worker role: claims runs and executes them."""

@@ -1,0 +1,117 @@
+"""The session's log as a turn sees it: calls to sessions, fenced by the attempt of the claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from seed.secrets.v1 import secrets_pb2, secrets_pb2_grpc
+from seed.sessions.v1 import turns_pb2, turns_pb2_grpc, types_pb2
+
+from libs import wire
+from libs.errors import Invalid, NotFound
+from libs.rpc import Peer
+from services.runs.providers.contract import ConfigError, ModelConfig
+
+PATIENCE_S = 60.0
+"""How long a turn waits for sessions or secrets to come back before it hands the run back."""
+
+
+class SessionLog:
+    """Reads and writes the log of one session for one claim of a run."""
+
+    def __init__(self, sessions: Peer, run_id: str, attempt: int) -> None:
+        self._peer, self._stub = sessions, sessions.stub(turns_pb2_grpc.TurnsServiceStub)
+        self._run, self._attempt = run_id, attempt
+
+    async def begin(self) -> turns_pb2.BeginTurnResponse:
+        """Fence older attempts and read all a turn needs. Raises NotFound when the session is gone."""
+        request = turns_pb2.BeginTurnRequest(run_id=self._run, attempt=self._attempt)
+        return await self._peer.call(self._stub.BeginTurn, request, timeout_s=PATIENCE_S, retry=True)
+
+    async def append(self, *events: turns_pb2.NewEvent) -> list[types_pb2.SessionEvent]:
+        """Append events, each once by its step. Raises StaleAttempt, Canceled or NotFound."""
+        request = turns_pb2.AppendTurnEventsRequest(run_id=self._run, attempt=self._attempt, events=events)
+        answer = await self._peer.call(self._stub.AppendTurnEvents, request, timeout_s=PATIENCE_S, retry=True)
+        return list(answer.events)
+
+    async def finish(
+        self,
+        status: str,
+        events: Sequence[turns_pb2.NewEvent] = (),
+        *,
+        error_message: str = "",
+        error_status: int = 0,
+        stopped_text: str = "",
+    ) -> types_pb2.TurnOutcome:
+        """End the turn; repeating it gives the recorded outcome. Raises StaleAttempt, Canceled or NotFound."""
+        request = turns_pb2.FinishTurnRequest(
+            run_id=self._run,
+            attempt=self._attempt,
+            status=status,
+            events=events,
+            error_message=error_message,
+            error_status=error_status,
+            stopped_text=stopped_text,
+        )
+        answer = await self._peer.call(self._stub.FinishTurn, request, timeout_s=PATIENCE_S, retry=True)
+        return answer.outcome
+
+    async def set_plan(self, plan: Mapping[str, Any] | None) -> types_pb2.Session:
+        """Replace or clear the session's plan."""
+        body = msgspec.json.encode(plan) if plan is not None else b""
+        request = turns_pb2.SetPlanRequest(run_id=self._run, attempt=self._attempt, plan=body)
+        answer = await self._peer.call(self._stub.SetPlan, request, timeout_s=PATIENCE_S, retry=True)
+        return answer.session
+
+    async def describe(
+        self, title: str | None, description: str | None, *, automatic: bool = False
+    ) -> types_pb2.Session:
+        """Name the session; a user's title wins silently."""
+        request = turns_pb2.DescribeSessionRequest(
+            run_id=self._run, attempt=self._attempt, title=title, description=description, automatic=automatic
+        )
+        answer = await self._peer.call(self._stub.DescribeSession, request, timeout_s=PATIENCE_S, retry=True)
+        return answer.session
+
+
+class ModelResolver:
+    """Finds the model a turn talks to, with its provider's credentials."""
+
+    def __init__(self, secrets: Peer) -> None:
+        self._peer, self._stub = secrets, secrets.stub(secrets_pb2_grpc.ProvidersServiceStub)
+
+    async def resolve(self, begin: turns_pb2.BeginTurnResponse) -> ModelConfig:
+        """The effective model; a session's override of a provider that is gone is ignored.
+
+        Raises ConfigError (400) for what the account must set right: no provider, no secret.
+        """
+        owner = begin.session.account
+        try:
+            return await self._one(owner, begin.model_provider, begin.model, begin.reasoning_level)
+        except NotFound as e:
+            if not begin.fallback_provider:
+                raise ConfigError(e.message) from None
+        except Invalid as e:
+            raise ConfigError(e.message) from None
+        try:
+            return await self._one(owner, begin.fallback_provider, begin.fallback_model, begin.fallback_reasoning_level)
+        except (NotFound, Invalid) as e:
+            raise ConfigError(e.message) from None
+
+    async def _one(self, owner: str, provider: str, model: str, level: str) -> ModelConfig:
+        request = secrets_pb2.ResolveModelProviderRequest(account=owner, provider=provider)
+        found = await self._peer.call(
+            self._stub.ResolveModelProvider, request, account=owner, timeout_s=PATIENCE_S, retry=True
+        )
+        defaults: Any = wire.decode(found.model_defaults) if found.model_defaults else {}
+        return ModelConfig(
+            provider_name=provider,
+            provider_type=found.type,
+            model=model,
+            base_url=found.base_url,
+            api_key=found.api_key,
+            reasoning_level=level or None,
+            model_defaults=defaults,
+        )

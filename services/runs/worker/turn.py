@@ -1,0 +1,344 @@
+"""One turn: from a claimed run to its outcome (runtime.md, section 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from seed.sessions.v1 import turns_pb2
+
+from libs import telemetry
+from libs.errors import Canceled, NotFound, StaleAttempt, Unavailable
+from libs.store import Row
+from services.runs.domain import plan as plans
+from services.runs.domain import transcript, verbs
+from services.runs.domain.usage import usage_json
+from services.runs.providers.contract import (
+    AssistantMessage,
+    ConfigError,
+    Message,
+    ModelConfig,
+    ProviderError,
+    ReplyDone,
+    TextDelta,
+    TextPart,
+    ToolCallPart,
+    ToolResultMessage,
+    Usage,
+)
+from services.runs.providers.gateway import ModelGateway
+from services.runs.store.queue import Ending, Queue
+from services.runs.worker.log import ModelResolver, SessionLog
+from services.runs.worker.partials import PartialStream
+from services.runs.worker.tools import ToolBox
+
+log = telemetry.get_logger("turn")
+
+STOPPED = "Stopped."
+NO_TEXT = "Model response did not include assistant text"
+ENDED_BADLY = "The provider ended the reply with an error"
+
+
+@dataclass(slots=True)
+class Held:
+    """A run this worker holds. `stop` says why its task is being canceled: canceled, lost or drain."""
+
+    row: Row
+    stop: str = ""
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def run_id(self) -> str:
+        """Run id."""
+        return self.row["id"]
+
+    @property
+    def attempt(self) -> int:
+        """Attempt of the claim."""
+        return self.row["attempt"]
+
+    def halt(self, why: str) -> None:
+        """End the run's task; the first reason stays."""
+        if not self.stop and self.task is not None:
+            self.stop = why
+            self.task.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a claim: an ending for good, or another try not before `again_at` (Unix ms)."""
+
+    ending: Ending | None = None
+    again_at: int = 0
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class Parts:
+    """What a turn works with."""
+
+    queue: Queue
+    models: ModelResolver
+    gateway: ModelGateway
+    now: Callable[[], int]
+    log_of: Callable[[str, int], SessionLog]
+    stream_of: Callable[[Row], PartialStream]
+    backoff_ms: Callable[[int], int]
+    title: Callable[[turns_pb2.BeginTurnResponse, ModelConfig, SessionLog, list[transcript.LogEvent]], None]
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What has happened in the turn so far."""
+
+    usage: Usage = field(default_factory=Usage)
+    replied: bool = False
+    wrote_text: bool = False
+
+
+class Turn:
+    """Executes one claimed agent run."""
+
+    def __init__(self, parts: Parts, held: Held) -> None:
+        self._parts, self._held = parts, held
+        self._log = parts.log_of(held.run_id, held.attempt)
+        self._stream = parts.stream_of(held.row)
+        self._progress = _Progress()
+        self._model: ModelConfig | None = None
+        self._reply_started = 0.0
+        self._step = 0
+
+    async def run(self) -> Verdict | None:
+        """Execute to a verdict; None when the claim was lost and nothing more may be written."""
+        try:
+            return await self._guarded()
+        except asyncio.CancelledError:
+            if self._held.stop == "canceled":
+                return await self._canceled()
+            if self._held.stop == "drain":
+                return Verdict(again_at=self._parts.now())
+            if self._held.stop == "lost":
+                return None
+            raise
+
+    async def _guarded(self) -> Verdict | None:
+        try:
+            return await self._execute()
+        except Canceled:
+            return await self._canceled()
+        except StaleAttempt:
+            return None
+        except NotFound as e:
+            gone = "Agent" if e.message.startswith("Agent") else "Session"
+            return Verdict(Ending("canceled", gone=gone, usage=self._usage()))
+        except Unavailable:
+            return Verdict(again_at=self._parts.now() + 1_000)
+        except ProviderError as e:
+            return await self._failed("provider-error", e.message, 502, retryable=e.retryable)
+        except ConfigError as e:
+            return await self._failed("config-error", e.message, 400, retryable=False)
+        except Exception as e:  # a fault of ours ends this run, not the worker
+            log.error("turn crashed", run=self._held.run_id, error=type(e).__name__, exc_info=e)
+            return await self._failed("executor-error", "Internal server error", 500, retryable=False)
+
+    async def _execute(self) -> Verdict | None:
+        if self._held.row["cancel_requested"]:
+            return await self._canceled()
+        begin = await self._log.begin()
+        if begin.HasField("outcome"):
+            done = begin.outcome
+            return Verdict(
+                Ending(
+                    done.status,
+                    assistant_event_id=done.assistant_event_id,
+                    error=_error("provider-error", done.error_message) if done.error_message else None,
+                    error_status=done.error_status,
+                )
+            )
+        if begin.canceled:
+            return await self._canceled()
+        if self._held.attempt > 1:
+            await self._stream.clear_earlier()
+        self._stream.activity("starting", usage=usage_json(Usage()))
+        self._model = await self._parts.models.resolve(begin)
+        events = [transcript.LogEvent(e.id, msgspec.json.decode(e.payload)) for e in begin.events]
+        plan = await self._current_plan(begin)
+        self._parts.title(begin, self._model, self._log, events)
+        messages = transcript.assemble(
+            events, own=list(begin.own_event_ids), queued_behind=begin.queued_behind, plan=plan
+        )
+        tools = ToolBox(self._log, self._parts.queue, self._held, plan, self._parts.now)
+        return await self._converse(begin.system_prompt, messages, tools)
+
+    async def _current_plan(self, begin: turns_pb2.BeginTurnResponse) -> dict[str, Any] | None:
+        if not begin.session.plan:
+            return None
+        plan: dict[str, Any] = msgspec.json.decode(begin.session.plan)
+        if plans.is_history(plan, self._held.run_id):
+            await self._log.set_plan(None)
+            return None
+        return plan
+
+    async def _converse(self, system: str, messages: list[Message], tools: ToolBox) -> Verdict | None:
+        assert self._model is not None
+        while True:
+            reply = await self._reply(system, messages, tools)
+            if reply.finish == "error":
+                return await self._failed("provider-error", ENDED_BADLY, 502, retryable=True)
+            if not reply.tool_calls:
+                return await self._finish(reply)
+            self._parts_of(messages, reply)
+            await self._parts.queue.store_usage(self._held.run_id, self._held.attempt, self._usage() or b"{}")
+            results = await self._tools(reply, tools)
+            messages.extend(results)
+
+    def _parts_of(self, messages: list[Message], reply: ReplyDone) -> None:
+        text = [TextPart(reply.text)] if reply.text.strip() else []
+        messages.append(AssistantMessage([*text, *reply.tool_calls], native=reply.native))
+
+    async def _reply(self, system: str, messages: list[Message], tools: ToolBox) -> ReplyDone:
+        assert self._model is not None
+        self._reply_started = time.monotonic()
+        self._step += 1
+        done: ReplyDone | None = None
+        async with self._parts.gateway.stream(self._model, system, messages, tools.specs) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    self._stream.add(event.text)
+                elif isinstance(event, ReplyDone):
+                    done = event
+        if done is None:
+            raise ProviderError("The provider's reply broke off", retryable=True)
+        self._add_usage(done.usage)
+        await self._stream.drain()
+        self._stream.activity("thinking", usage=self._usage() or b"")
+        return done
+
+    def _add_usage(self, usage: Usage) -> None:
+        old = self._progress.usage
+        self._progress.usage = Usage(
+            old.input + usage.input,
+            old.output + usage.output,
+            old.cache_read + usage.cache_read,
+            old.cache_write + usage.cache_write,
+        )
+        self._progress.replied = True
+
+    def _usage(self) -> bytes | None:
+        return usage_json(self._progress.usage) if self._progress.replied else None
+
+    def _text_event(self, text: str, usage: Usage | None) -> turns_pb2.NewEvent:
+        assert self._model is not None
+        meta: dict[str, Any] = {"model": self._model.model, "provider": self._model.provider_type}
+        if usage is not None:
+            meta["usage"] = msgspec.json.decode(usage_json(usage))
+        meta["durationMs"] = int((time.monotonic() - self._reply_started) * 1000)
+        return self._event("text", {"type": "message", "role": "assistant", "content": text, "meta": meta})
+
+    def _event(self, name: str, payload: dict[str, Any]) -> turns_pb2.NewEvent:
+        # Older attempts are fenced off, so a step is named within its attempt: a repeated call finds it stored.
+        return turns_pb2.NewEvent(
+            step=f"{self._held.attempt}:{self._step}:{name}", payload=msgspec.json.encode(payload)
+        )
+
+    async def _tools(self, reply: ReplyDone, tools: ToolBox) -> list[ToolResultMessage]:
+        """Append the text and the calls, run the calls side by side, append each result when it is there."""
+        events: list[turns_pb2.NewEvent] = []
+        if reply.text.strip():
+            await self._stream.end_block()
+            events.append(self._text_event(reply.text, reply.usage))
+            self._progress.wrote_text = True
+        logged = [c for c in reply.tool_calls if tools.logged(c.name)]
+        for call in logged:
+            shown = verbs.detail(call.arguments)
+            more = {"toolName": call.name, "toolCallId": call.id, **({"detail": shown} if shown else {})}
+            self._stream.activity("tool", more=more)
+            events.append(
+                self._event(
+                    f"call:{call.id}", {"type": "tool_call", "id": call.id, "name": call.name, "input": _input(call)}
+                )
+            )
+        if events:
+            await self._log.append(*events)
+            await self._stream.clear()
+        return list(await asyncio.gather(*(self._tool(call, tools) for call in reply.tool_calls)))
+
+    async def _tool(self, call: ToolCallPart, tools: ToolBox) -> ToolResultMessage:
+        started = time.monotonic()
+        payload: dict[str, Any] = {"type": "tool_result", "toolCallId": call.id, "name": call.name}
+        try:
+            payload["output"] = await tools.execute(call)
+        except verbs.VerbError as e:
+            payload["error"] = str(e)
+        payload["meta"] = {"durationMs": int((time.monotonic() - started) * 1000)}
+        if tools.logged(call.name):
+            self._stream.activity("thinking")
+            await self._log.append(self._event(f"result:{call.id}", payload))
+        return ToolResultMessage(call.id, call.name, transcript.result_text(payload), "error" in payload)
+
+    async def _finish(self, reply: ReplyDone) -> Verdict | None:
+        events: list[turns_pb2.NewEvent] = []
+        if reply.text.strip():
+            await self._stream.end_block()
+            events.append(self._text_event(reply.text, reply.usage))
+        elif not self._progress.wrote_text:
+            return await self._failed("provider-error", NO_TEXT, 502, retryable=True)
+        outcome = await self._log.finish("succeeded", events)
+        await self._stream.clear()
+        return Verdict(Ending("succeeded", assistant_event_id=outcome.assistant_event_id, usage=self._usage()))
+
+    async def _canceled(self) -> Verdict | None:
+        """Keep the text streamed so far; without any text of this turn the session says that it was stopped."""
+        await self._stream.drain()
+        text = self._stream.text
+        events = []
+        if text.strip() and self._model is not None:
+            await self._stream.end_block()
+            events.append(self._text_event(text, None))
+        try:
+            outcome = await self._log.finish("canceled", events, stopped_text=STOPPED)
+        except NotFound as e:
+            gone = "Agent" if e.message.startswith("Agent") else "Session"
+            return Verdict(Ending("canceled", gone=gone, usage=self._usage()))
+        except StaleAttempt:
+            return None
+        except Unavailable:
+            return Verdict(again_at=self._parts.now() + 1_000)
+        await self._stream.clear()
+        # The turn may have ended otherwise just before the cancel reached it: what is recorded stands.
+        return Verdict(Ending(outcome.status, assistant_event_id=outcome.assistant_event_id, usage=self._usage()))
+
+    async def _failed(self, code: str, message: str, status: int, *, retryable: bool) -> Verdict | None:
+        row = self._held.row
+        failures = row["failures"] + 1
+        await self._stream.drain()
+        if self._stream.text:
+            await self._stream.end_block()
+        if retryable and failures < row["max_failures"]:
+            await self._stream.clear()
+            return Verdict(again_at=self._parts.now() + self._parts.backoff_ms(failures), failed=True)
+        try:
+            event = self._event("error", {"type": "error", "message": message})
+            await self._log.finish("failed", [event], error_message=message, error_status=status)
+        except Canceled:
+            return await self._canceled()
+        except StaleAttempt:
+            return None
+        except NotFound:
+            return Verdict(Ending("canceled", gone="Session", usage=self._usage()))
+        except Unavailable:
+            return Verdict(again_at=self._parts.now() + 1_000)
+        await self._stream.clear()
+        return Verdict(Ending("failed", error=_error(code, message), error_status=status, usage=self._usage()))
+
+
+def _error(code: str, message: str) -> bytes:
+    return msgspec.json.encode({"code": code, "message": message})
+
+
+def _input(call: ToolCallPart) -> Any:
+    return call.arguments

@@ -1,0 +1,202 @@
+"""The worker: claims runs, holds their leases, executes them, gives them back on shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from seed.events.v1 import events_pb2
+
+from libs import events, telemetry
+from libs.errors import SeedError
+from libs.events import Bus
+from libs.store import Row
+from services.runs.store.queue import Queue
+from services.runs.store.rows import outcome_of
+from services.runs.worker.turn import Held, Parts, Turn
+
+log = telemetry.get_logger("worker")
+
+GRACE_S = 10.0
+"""How long running turns may go on after SIGTERM before they are handed back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a worker claims: `slots` runs at once, polls between the two times, leases of `lease_s`."""
+
+    slots: int
+    poll_min_s: float
+    poll_max_s: float
+    lease_s: float
+
+
+def worker_id() -> str:
+    """An id that no other worker has, telling the host and process."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+class Worker:
+    """Executes runs until it is stopped. `wake()` looks at the queue now."""
+
+    def __init__(self, parts: Parts, queue: Queue, bus: Bus, pace: Pace, now: Callable[[], int]) -> None:
+        self._parts, self._queue, self._bus, self._pace, self._now = parts, queue, bus, pace, now
+        self.id = worker_id()
+        self._held: dict[str, Held] = {}
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._stopping = False
+
+    def wake(self) -> None:
+        """Look at the queue now."""
+        self._wake.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set; then let turns end within the grace period and hand the others back."""
+        await self._bus.subscribe(events.WORK, lambda _s, _b: self.wake())
+        await self._bus.subscribe(events.CANCEL, self._on_cancel)
+        self._bus.on_restored(self._on_restored)
+        loops: list[asyncio.Task[Any]] = [
+            asyncio.create_task(self._claims(), name="claims"),
+            asyncio.create_task(self._leases(), name="leases"),
+            asyncio.create_task(self._expiries(), name="expiries"),
+        ]
+        stopping: asyncio.Task[Any] = asyncio.create_task(stop.wait(), name="stop")
+        done, _ = await asyncio.wait([*loops, stopping], return_when=asyncio.FIRST_COMPLETED)
+        self._stopping = True
+        loops[0].cancel()
+        if self._held and stopping in done:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), GRACE_S)
+        for held in list(self._held.values()):
+            held.halt("drain")
+        await self._idle.wait()
+        for task in (*loops, stopping):
+            task.cancel()
+        results = await asyncio.gather(*loops, stopping, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _on_restored(self) -> None:
+        self.wake()
+
+    def _on_cancel(self, _: str, body: bytes) -> None:
+        for run_id in events_pb2.CancelHint.FromString(body).run_ids:
+            held = self._held.get(run_id)
+            if held is not None:
+                held.halt("canceled")
+
+    async def _claims(self) -> None:
+        pause = self._pace.poll_min_s
+        while True:
+            self._wake.clear()
+            free = self._pace.slots - len(self._held)
+            try:
+                rows = await self._queue.claim(self.id, free) if free > 0 else []
+                due = await self._queue.next_due() if not rows and free > 0 else None
+            except (SeedError, OSError) as e:
+                log.warning("queue is not reachable", error=type(e).__name__)
+                rows, due = [], None
+            except Exception as e:  # the loop must outlive any single failure
+                log.error("claim failed", error=type(e).__name__, exc_info=e)
+                rows, due = [], None
+            for row in rows:
+                self._begin(row)
+            if rows and len(rows) == free:
+                pause = self._pace.poll_min_s
+                continue
+            pause = self._pace.poll_min_s if rows else min(pause * 1.5, self._pace.poll_max_s)
+            wait = pause if due is None else max(0.001, min(pause, (due - self._now()) / 1000))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), wait)
+
+    def _begin(self, row: Row) -> None:
+        held = Held(row)
+        self._held[held.run_id] = held
+        self._idle.clear()
+        held.task = asyncio.create_task(self._execute(held), name=f"run-{held.run_id}")
+
+    async def _execute(self, held: Held) -> None:
+        telemetry.new_trace()
+        try:
+            verdict = await Turn(self._parts, held).run()
+            # What is decided is written down: from here on nothing may interrupt.
+            held.stop = held.stop or "settling"
+            if verdict is None:
+                log.warning("claim lost", run=held.run_id, attempt=held.attempt)
+            elif verdict.ending is None:
+                failures = held.row["failures"] + (1 if verdict.failed else 0)
+                row = await self._settle(
+                    lambda: self._queue.give_back(
+                        held.run_id, held.attempt, not_before=verdict.again_at, failures=failures
+                    )
+                )
+                if row is not None and self._stopping:
+                    self._bus.publish(events.WORK, b"")
+            else:
+                ending = verdict.ending
+                row = await self._settle(lambda: self._queue.complete(held.run_id, held.attempt, ending))
+                self._tell(row)
+        except Exception as e:  # the lease runs out and another claim repairs it
+            log.error("run not settled", run=held.run_id, error=type(e).__name__, exc_info=e)
+        finally:
+            if self._held.get(held.run_id) is held:
+                del self._held[held.run_id]
+            if not self._held:
+                self._idle.set()
+            # The session's next turn, or a run that found no free slot, may be due now.
+            self.wake()
+
+    async def _settle(self, write: Callable[[], Awaitable[Row | None]]) -> Row | None:
+        """Write an ending, patiently: the turn itself is over, only its row is open."""
+        pause = 0.1
+        while True:
+            try:
+                return await write()
+            except (SeedError, OSError) as e:
+                if pause > 30:
+                    raise
+                log.warning("run row waits for the database", error=type(e).__name__)
+                await asyncio.sleep(pause)
+                pause *= 2
+
+    def _tell(self, row: Row | None) -> None:
+        if row is not None and row["notify"]:
+            settled = events_pb2.TurnSettled(outcome=outcome_of(row))
+            self._bus.publish(row["notify"], settled.SerializeToString())
+
+    async def _leases(self) -> None:
+        while True:
+            await asyncio.sleep(self._pace.lease_s / 3)
+            mine = {h.run_id: h for h in self._held.values()}
+            if not mine:
+                continue
+            try:
+                kept = await self._queue.renew(self.id, list(mine))
+            except (SeedError, OSError) as e:
+                log.warning("leases not renewed", error=type(e).__name__)
+                continue
+            for run_id, held in mine.items():
+                attempt, cancel = kept.get(run_id, (0, False))
+                if attempt != held.attempt:
+                    held.halt("lost")
+                elif cancel:
+                    held.halt("canceled")
+
+    async def _expiries(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            try:
+                if await self._queue.expire():
+                    self._bus.publish(events.WORK, b"")
+                    self.wake()
+            except (SeedError, OSError) as e:
+                log.warning("expired leases not looked at", error=type(e).__name__)
