@@ -10,8 +10,8 @@ from libs.wire import DecodeError, Link, canonical, cid_bytes, decode, encode
 from libs.wire.cbor import decode_noting_form
 from tests.wire.oracle import Refused, read_all
 
-quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-mutating = settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+mutating = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 links = st.binary(max_size=40).map(lambda b: Link(cid_bytes(0x71, b)))
 texts = st.text(max_size=40)
