@@ -1,0 +1,1 @@
+"""The public edge: HTTP and WebSocket outside, gRPC and NATS inside. Stateless."""

@@ -1,0 +1,1 @@
+"""HTTP routes, the WebSocket, and one handler an action."""

@@ -1,0 +1,84 @@
+"""One verified action on its way to the owner, and reading its fields leniently.
+
+What the client sent with the wrong type goes on as an empty text: the owner's rule for missing values covers it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from libs.protocol import Wire, json_bytes, optional_text_argument, text_argument
+from libs.protocol.limits import clamped_limit
+from libs.rpc import Peer
+from libs.wire import Envelope, encode
+
+_MOST = (1 << 63) - 1
+NOT_A_SEQ = -1
+"""What stands for an afterSeq that is not a non-negative integer."""
+READ_SECONDS = 10.0
+
+
+def after_seq(value: Any) -> int:
+    """An `afterSeq` that is present: the integer, or NOT_A_SEQ."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return NOT_A_SEQ
+    if isinstance(value, float) and not (math.isfinite(value) and value.is_integer()):
+        return NOT_A_SEQ
+    return NOT_A_SEQ if value < 0 else min(int(value), _MOST)
+
+
+class Call:
+    """A verified action."""
+
+    __slots__ = ("account", "action", "envelope", "signer")
+
+    def __init__(self, envelope: Envelope) -> None:
+        self.envelope = envelope
+        self.action: dict[str, Any] = envelope.action
+        self.account = envelope.account
+        self.signer = envelope.signer
+
+    def text(self, key: str) -> str:
+        """The text under `key`; empty when absent or of another type."""
+        return text_argument(self.action, key)
+
+    def optional_text(self, key: str) -> str | None:
+        """None when absent, empty when of another type."""
+        return optional_text_argument(self.action, key)
+
+    def cbor(self, key: str) -> bytes | None:
+        """DAG-CBOR of the value under `key`; None when absent."""
+        return encode(self.action[key]) if key in self.action else None
+
+    def json(self, key: str) -> bytes:
+        """JSON of the value under `key`; empty when absent."""
+        return json_bytes(self.action[key]) if key in self.action else b""
+
+    def binary(self, key: str) -> bytes | None:
+        """The bytes under `key`; None when absent or of another type."""
+        value = self.action.get(key)
+        return value if isinstance(value, bytes) else None
+
+    def limit(self) -> int:
+        """`limit` of a listing, clamped."""
+        return clamped_limit(self.action.get("limit"))
+
+    def after_seq(self) -> int | None:
+        """`afterSeq`: None when absent, NOT_A_SEQ when it is none."""
+        return after_seq(self.action["afterSeq"]) if "afterSeq" in self.action else None
+
+    async def read(self, peer: Peer, method: Any, request: Any) -> Any:
+        """Call something that changes nothing: it is tried again while the service is away."""
+        return await peer.call(
+            method, request, account=self.account, signer=self.signer, timeout_s=READ_SECONDS, retry=True
+        )
+
+    async def write(self, peer: Peer, method: Any, request: Any, *, timeout_s: float = 30.0) -> Any:
+        """Call something that changes something, once."""
+        return await peer.call(method, request, account=self.account, signer=self.signer, timeout_s=timeout_s)
+
+
+Handler = Callable[[Call], Awaitable[Wire]]
+"""Serves one action: the answer's struct, or a SeedError raised."""

@@ -1,0 +1,96 @@
+"""Secrets, model providers, signing identities and authorized signers."""
+
+from __future__ import annotations
+
+from seed.secrets.v1 import secrets_pb2 as pb
+
+from libs.protocol import responses as out
+from services.edge.api import views
+from services.edge.api.call import Call, Handler
+from services.edge.upstream import Peers
+
+PROVIDER_SECONDS = 60.0
+"""Deadline of a call during which secrets asks a model provider."""
+
+
+class SecretActions:
+    """Handlers of the secrets area; secrets owns the data."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peer = peers.secrets
+        self._secrets, self._providers = peers.secrets_stub, peers.providers_stub
+        self._identities, self._authorizations = peers.identities_stub, peers.authorizations_stub
+
+    def handlers(self) -> dict[str, Handler]:
+        """The actions served here."""
+        return {
+            "SetSecret": self.set_secret,
+            "ListModelProviders": self.list_providers,
+            "ListProviderModels": self.list_models,
+            "SetModelProvider": self.set_provider,
+            "DeleteModelProvider": self.delete_provider,
+            "ListSigningIdentities": self.list_identities,
+            "ImportSigningIdentity": self.import_identity,
+            "DeleteSigningIdentity": self.delete_identity,
+            "RegisterSigner": self.register_signer,
+        }
+
+    async def set_secret(self, call: Call) -> out.SetSecretResponse:
+        """SetSecret."""
+        request = pb.SetSecretRequest(
+            name=call.text("name"), value=call.binary("value"), metadata=call.cbor("metadata")
+        )
+        r = await call.write(self._peer, self._secrets.SetSecret, request)
+        return out.SetSecretResponse(secret=views.secret(r.secret))
+
+    async def list_providers(self, call: Call) -> out.ListModelProvidersResponse:
+        """ListModelProviders."""
+        request = pb.ListModelProvidersRequest(agent_id=call.optional_text("agentId"))
+        r = await call.read(self._peer, self._providers.ListModelProviders, request)
+        return out.ListModelProvidersResponse(providers=[views.provider(p) for p in r.providers])
+
+    async def list_models(self, call: Call) -> out.ListProviderModelsResponse:
+        """ListProviderModels."""
+        request = pb.ListProviderModelsRequest(provider=call.text("provider"), agent_id=call.optional_text("agentId"))
+        r = await call.write(self._peer, self._providers.ListProviderModels, request, timeout_s=PROVIDER_SECONDS)
+        return out.ListProviderModelsResponse(models=[views.provider_model(m) for m in r.models])
+
+    async def set_provider(self, call: Call) -> out.SetModelProviderResponse:
+        """SetModelProvider."""
+        request = pb.SetModelProviderRequest(name=call.text("name"), provider=call.cbor("provider") or b"")
+        r = await call.write(self._peer, self._providers.SetModelProvider, request)
+        return out.SetModelProviderResponse(provider=views.provider(r.provider))
+
+    async def delete_provider(self, call: Call) -> out.DeleteModelProviderResponse:
+        """DeleteModelProvider."""
+        request = pb.DeleteModelProviderRequest(name=call.text("name"))
+        r = await call.write(self._peer, self._providers.DeleteModelProvider, request)
+        return out.DeleteModelProviderResponse(name=r.name)
+
+    async def list_identities(self, call: Call) -> out.ListSigningIdentitiesResponse:
+        """ListSigningIdentities."""
+        request = pb.ListSigningIdentitiesRequest(agent_id=call.optional_text("agentId"))
+        r = await call.read(self._peer, self._identities.ListSigningIdentities, request)
+        return out.ListSigningIdentitiesResponse(identities=[views.identity(i) for i in r.identities])
+
+    async def import_identity(self, call: Call) -> out.ImportSigningIdentityResponse:
+        """ImportSigningIdentity."""
+        request = pb.ImportSigningIdentityRequest(
+            seed=call.binary("seed"),
+            label=call.optional_text("label"),
+            client_request_id=call.optional_text("clientRequestId"),
+        )
+        r = await call.write(self._peer, self._identities.ImportSigningIdentity, request)
+        return out.ImportSigningIdentityResponse(identity=views.identity(r.identity))
+
+    async def delete_identity(self, call: Call) -> out.DeleteSigningIdentityResponse:
+        """DeleteSigningIdentity."""
+        request = pb.DeleteSigningIdentityRequest(name=call.text("name"))
+        r = await call.write(self._peer, self._identities.DeleteSigningIdentity, request)
+        return out.DeleteSigningIdentityResponse(name=r.name)
+
+    async def register_signer(self, call: Call) -> out.RegisterSignerResponse:
+        """RegisterSigner."""
+        request = pb.RegisterSignerRequest(capability=call.binary("capability"))
+        r = await call.write(self._peer, self._authorizations.RegisterSigner, request)
+        return out.RegisterSignerResponse(account_id=r.account_id, signer_id=r.signer_id)

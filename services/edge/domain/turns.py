@@ -1,0 +1,113 @@
+"""Waiting for the end of a turn.
+
+The news comes over the bus to the edge that asked; whoever misses it asks the owner, first after a second, then every
+two, and at once when the bus is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from libs.errors import BadGateway, Invalid, NotFound, SeedError, Unauthenticated, Unavailable
+
+FIRST_ASK_S = 1.0
+NEXT_ASK_S = 2.0
+_FAILURES: dict[int, type[SeedError]] = {400: Invalid, 401: Unauthenticated, 502: BadGateway, 503: Unavailable}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a turn ended. `gone` is the noun of what was deleted in mid-turn."""
+
+    status: str
+    assistant_event_id: str = ""
+    error_message: str = ""
+    error_status: int = 0
+    gone: str = ""
+
+
+def answer_of(outcome: Outcome) -> str:
+    """The assistantEventId a waiting caller gets; empty when the turn wrote none.
+
+    Raises NotFound when session or agent are gone, and what the turn failed with: Invalid, Unauthenticated, BadGateway.
+    """
+    if outcome.gone:
+        raise NotFound(f"{outcome.gone} not found")
+    if outcome.status == "failed":
+        raise _FAILURES.get(outcome.error_status, BadGateway)(outcome.error_message or "The turn failed")
+    return outcome.assistant_event_id
+
+
+Ask = Callable[[str], Awaitable[Outcome | None]]
+"""Asks the owner for a run's outcome; None while it has none."""
+
+
+class TurnWaits:
+    """Those who wait on this edge, by run id. `ask` may raise: it is then asked again."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._waiting: dict[str, set[asyncio.Future[Outcome | None]]] = {}
+        self._hurry = asyncio.Event()
+        self._closing = False
+
+    def settled(self, run_id: str, outcome: Outcome) -> None:
+        """News from the bus."""
+        for future in self._waiting.get(run_id, ()):
+            if not future.done():
+                future.set_result(outcome)
+
+    async def ask_now(self) -> None:
+        """News may have been lost: everybody asks at once."""
+        hurry, self._hurry = self._hurry, asyncio.Event()
+        hurry.set()
+
+    def close(self) -> None:
+        """Let everybody go without an outcome, and whoever comes later."""
+        self._closing = True
+        for futures in self._waiting.values():
+            for future in futures:
+                if not future.done():
+                    future.set_result(None)
+
+    async def wait(self, run_id: str, timeout_s: float, begin: Callable[[], Awaitable[None]]) -> Outcome | None:
+        """Call `begin`, which starts the turn, and wait for its outcome; None when it has none within `timeout_s`."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome | None] = loop.create_future()
+        self._waiting.setdefault(run_id, set()).add(future)
+        if self._closing:
+            future.set_result(None)
+        try:
+            await begin()
+            end = loop.time() + timeout_s
+            pause = FIRST_ASK_S
+            while not future.done() and (left := end - loop.time()) > 0:
+                if await self._news(future, min(pause, left)):
+                    break
+                found = await self._asked(run_id)
+                if found is not None:
+                    return found
+                pause = NEXT_ASK_S
+            return future.result() if future.done() else None
+        finally:
+            waiting = self._waiting[run_id]
+            waiting.discard(future)
+            if not waiting:
+                del self._waiting[run_id]
+
+    async def _news(self, future: asyncio.Future[Outcome | None], pause_s: float) -> bool:
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait((future, hurry), timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurry.cancel()
+        return future.done()
+
+    async def _asked(self, run_id: str) -> Outcome | None:
+        try:
+            return await self._ask(run_id)
+        except SeedError:
+            # Away, or the run is not there yet: sessions starts the turn of every saved message sooner or later.
+            return None

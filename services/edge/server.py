@@ -1,0 +1,110 @@
+"""Wiring of the edge: build the parts, hand them to each other, serve, stop in order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from contextlib import AsyncExitStack
+
+from aiohttp import web
+
+from libs import telemetry
+from libs.events import Bus, edge_subject
+from services.edge.api.agents import AgentActions
+from services.edge.api.body import Bodies
+from services.edge.api.dispatch import Dispatcher
+from services.edge.api.http import Routes, text_response
+from services.edge.api.info import Info
+from services.edge.api.messages import MessageActions, TurnNews
+from services.edge.api.runs import RunActions
+from services.edge.api.secrets import SecretActions
+from services.edge.api.sessions import SessionActions
+from services.edge.api.verify import Verifier
+from services.edge.domain.replay import ReplayWindow
+from services.edge.settings import EdgeSettings
+from services.edge.upstream import Peers, Valkey
+
+log = telemetry.get_logger("edge")
+
+DRAIN_S = 10.0
+
+
+def now_ms() -> float:
+    """The server's clock, epoch milliseconds."""
+    return time.time() * 1000
+
+
+class Edge:
+    """One edge process. start() listens, `port` tells where, stop() drains."""
+
+    def __init__(self, settings: EdgeSettings) -> None:
+        s = self._settings = settings
+        self.edge_id = uuid.uuid4().hex
+        self._bus = Bus(s.nats_url, f"edge-{self.edge_id[:8]}")
+        self._peers = Peers(
+            key=s.internal_key, sessions_addr=s.sessions_addr, secrets_addr=s.secrets_addr, runs_addr=s.runs_addr
+        )
+        self._valkey = Valkey(s.redis_url)
+        self._news = TurnNews(self._peers)
+        self._window = ReplayWindow(self._valkey, now_ms=now_ms, skew_ms=s.clock_skew_ms)
+        verifier = Verifier(self._peers, now_ms=now_ms, skew_ms=s.clock_skew_ms, max_depth=s.nesting_limit)
+        self._notify = edge_subject(self.edge_id)
+        messages = MessageActions(self._peers, self._news.waits, notify=self._notify, wait_s=s.message_wait_ms / 1000)
+        areas = (
+            AgentActions(self._peers).handlers(),
+            SessionActions(self._peers).handlers(),
+            SecretActions(self._peers).handlers(),
+            RunActions(self._peers).handlers(),
+            messages.handlers(),
+        )
+        dispatcher = Dispatcher(verifier, self._window, areas)
+        bodies = Bodies(limit=s.body_limit_bytes, budget=s.bodies_in_flight_bytes, timeout_s=s.body_timeout_ms / 1000)
+        self._routes = Routes(dispatcher, bodies, Info(s), self._websocket)
+        self._stack = AsyncExitStack()
+        self._runner: web.ServerRunner | None = None
+        self._background: asyncio.Task[None] | None = None
+        self.port = 0
+
+    async def _websocket(self, _request: web.BaseRequest) -> web.StreamResponse:
+        return text_response(400, "WebSocket upgrade failed")
+
+    async def start(self) -> None:
+        """Connect and listen. Raises OSError when the address is taken."""
+        await self._bus.start()
+        await self._bus.subscribe(self._notify, self._news.on_message)
+        self._bus.on_restored(self._news.waits.ask_now)
+        self._background = asyncio.create_task(self._run_background(), name="edge")
+        server = web.Server(self._routes.handle, access_log=None, auto_decompress=False)
+        self._runner = web.ServerRunner(server, shutdown_timeout=DRAIN_S)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._settings.http_hostname, self._settings.http_port, backlog=1024)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        log.info("listening", host=self._settings.http_hostname, port=self.port)
+
+    async def _run_background(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._window.renew())
+
+    async def stop(self) -> None:
+        """Stop in order: let waiting callers go, stop accepting, answer what runs, disconnect."""
+        self._news.waits.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.gather(self._background, return_exceptions=True)
+        await self._bus.close()
+        await self._peers.close()
+        await self._valkey.close()
+
+
+async def serve(settings: EdgeSettings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set."""
+    edge = Edge(settings)
+    try:
+        await edge.start()
+        await stop.wait()
+    finally:
+        await edge.stop()

@@ -1,0 +1,75 @@
+"""Valkey (or Redis): the replay window, and the text of blocks in flight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from services.edge.domain.replay import StoreAway
+
+_FAILURES = (RedisError, OSError, TimeoutError)
+_TIMEOUT_S = 2.0
+
+# A mark is only deleted by who set it: after a stall it may have expired and belong to another edge.
+_RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+
+PARTIAL_KEY = "seed:partial:{session}"
+"""HASH of partial id to text so far, UTF-8; the runs worker writes it before it publishes the delta."""
+
+
+class Valkey:
+    """One pool of connections. Every method raises StoreAway when the server cannot be reached in time."""
+
+    def __init__(self, url: str) -> None:
+        self._redis: Any = redis.asyncio.Redis.from_url(
+            url,
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+            health_check_interval=0,
+            retry=Retry(NoBackoff(), 1),
+            max_connections=64,
+        )
+
+    async def claim(self, key: str, mark: bytes, ttl_ms: int) -> bytes | None:
+        """Set `key` to `mark` when nobody has; returns what was there, None when the claim is ours."""
+        try:
+            return await self._redis.set(key, mark, nx=True, get=True, px=ttl_ms)
+        except _FAILURES as e:
+            raise StoreAway from e
+
+    async def extend(self, key: str, ttl_ms: int) -> None:
+        """Let `key` live `ttl_ms` milliseconds from now."""
+        try:
+            await self._redis.pexpire(key, ttl_ms)
+        except _FAILURES as e:
+            raise StoreAway from e
+
+    async def put(self, key: str, value: bytes, ttl_ms: int) -> None:
+        """Set `key` for `ttl_ms` milliseconds."""
+        try:
+            await self._redis.set(key, value, px=ttl_ms)
+        except _FAILURES as e:
+            raise StoreAway from e
+
+    async def release(self, key: str, mark: bytes) -> None:
+        """Delete `key` when it still holds `mark`."""
+        try:
+            await self._redis.eval(_RELEASE, 1, key, mark)
+        except _FAILURES as e:
+            raise StoreAway from e
+
+    async def partials(self, session_id: str) -> dict[str, str]:
+        """Text so far of each block in flight of a session, by partial id."""
+        try:
+            found = await self._redis.hgetall(PARTIAL_KEY.format(session=session_id))
+        except _FAILURES as e:
+            raise StoreAway from e
+        return {key.decode(): text.decode("utf-8", "replace") for key, text in found.items()}
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._redis.aclose()
