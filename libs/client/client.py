@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -47,6 +48,7 @@ TURN_TIMEOUT_S = 900.0
 AWAY_S = 60.0
 """How long a server may be out of reach before calls and subscriptions give up."""
 _WAITS_FOR_A_TURN = frozenset({"MessageSession", "RetrySession"})
+_CLIENT_IDS = ("client_message_id", "client_request_id")
 _MAX_CONNECTIONS = 256
 
 R = TypeVar("R")
@@ -98,11 +100,12 @@ class Client:
     async def call(self, action: Action | str, /, **fields: Any) -> Any:
         """Send an action and return its typed answer, an instance of `libs.protocol.ANSWERS[name]`.
 
-        `action` is a struct of `libs.protocol.actions`, or a name with its fields under their wire names. Raises
-        ApiError for a refusal, ConnectionLost, UnexpectedAnswer.
+        `action` is a struct of `libs.protocol.actions`, or a name with its fields under their wire names. A struct that
+        may carry a client id and has none gets a fresh one, so that no retry of any kind can act twice. Raises ApiError
+        for a refusal, ConnectionLost, UnexpectedAnswer.
         """
         if isinstance(action, Action):
-            plain = to_wire(action)
+            plain = to_wire(_identified(action))
         else:
             plain = {"_": action, **fields}
         name = plain["_"]
@@ -239,6 +242,13 @@ class Client:
 
     def _sign_subscribe(self, action: Mapping[str, Any]) -> bytes:
         return self.signer.sign(action, self._principal)
+
+
+def _identified(action: Action) -> Action:
+    for name in _CLIENT_IDS:
+        if getattr(action, name, None) is UNSET:
+            return msgspec.structs.replace(action, **{name: str(uuid.uuid4())})
+    return action
 
 
 def _given(value: Any) -> Any | UnsetType:

@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_OWN_COMMANDS = {"up", "migrate"}
+_OWN_COMMANDS = {"up", "migrate", "demo"}
 
 DataDirectory = Annotated[
     Path, typer.Option("--data-dir", envvar="SEED_AGENTS_DATA_DIR", help="Where everything is kept.")
@@ -59,6 +59,23 @@ def migrate(
     except (StackError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
+
+
+@app.command()
+def demo(
+    url: Annotated[
+        str | None,
+        typer.Option(envvar="SEED_AGENTS_URL", help="Default: the running server, else one of its own for the moment."),
+    ] = None,
+) -> None:
+    """A first conversation with a scripted model: every step, and the tokens as they arrive."""
+    import asyncio
+
+    from rich.console import Console
+
+    from .demo import demo as run
+
+    raise typer.Exit(asyncio.run(run(url, Console(highlight=False))))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -72,11 +72,14 @@ class ScriptedProvider:
         reply: Reply = "Hello from the scripted model.",
         *,
         script: Iterable[Reply] = (),
+        aside: Reply | None = None,
         models: Sequence[str] = (MODEL,),
         keep_requests: bool = True,
     ) -> None:
         self.reply: Reply = reply
         self.script: deque[Reply] = deque(script)
+        self.aside = aside
+        """Answers requests that offer no tools (for a title) in place of the script, when it is not None."""
         self.models = list(models)
         self.requests: list[dict[str, Any]] = []
         """Bodies of the completion requests, oldest first; empty with `keep_requests=False`."""
@@ -122,16 +125,19 @@ class ScriptedProvider:
 
     async def _complete(self, request: web.BaseRequest) -> web.StreamResponse:
         raw = await request.read()
-        reply: Reply = self.script.popleft() if self.script else self.reply
         body: dict[str, Any] = {}
-        if self._keep or callable(reply):
+        if self._keep or self.aside is not None or callable(self.reply):
             body = json.loads(raw)
+        if self.aside is not None and not body.get("tools"):
+            reply = self.aside
+        else:
+            reply = self.script.popleft() if self.script else self.reply
         if self._keep:
             self.requests.append(body)
             self.headers.append({name.lower(): value for name, value in request.headers.items()})
         if not self._keep and isinstance(reply, str):
             return web.Response(body=self._whole_stream(reply), headers=_EVENT_STREAM)
-        answer = reply(body) if callable(reply) else reply
+        answer = reply(body or json.loads(raw)) if callable(reply) else reply
         if isinstance(answer, Fail):
             error = {"error": {"message": answer.message, "type": "scripted", "code": None}}
             return web.json_response(error, status=answer.status, headers=answer.headers)
