@@ -16,6 +16,9 @@ from .stores import Stores
 
 PREFIX = "SEED_AGENTS_"
 
+# Of the command line, not of a service: a service refuses a setting that nobody knows.
+_CLIENT_VARIABLES = ("URL", "KEY_FILE")
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -50,7 +53,8 @@ def plan(
     for position, ((kind, index), port) in enumerate(zip(where, ports, strict=True)):
         env = {**environ, **addresses}
         # The administrator's URL stays with the supervisor.
-        env.pop(PREFIX + "DATABASE_URL", None)
+        for name in ("DATABASE_URL", *_CLIENT_VARIABLES):
+            env.pop(PREFIX + name, None)
         env[PREFIX + "NATS_URL"] = stores.nats_url
         env[PREFIX + "REDIS_URL"] = stores.redis_url
         env[PREFIX + "DATA_DIR"] = str(data_dir)

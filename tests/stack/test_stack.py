@@ -111,9 +111,10 @@ def test_a_taken_port_is_named(tmp_path: Path, stand_ins: dict[str, str]) -> Non
 
 
 def test_each_child_gets_what_it_needs_and_no_more(tmp_path: Path, stand_ins: dict[str, str]) -> None:
-    with Stack(tmp_path / "data", env={"SEED_AGENTS_LOG_LEVEL": "debug"}) as stack:
+    with Stack(tmp_path / "data", env={"SEED_AGENTS_LOG_LEVEL": "debug", "SEED_AGENTS_URL": "http://x"}) as stack:
         env = {name: stack.process(name).command.env for name in ("edge", "sessions", "secrets", "runs", "worker")}
         assert "SEED_AGENTS_DATABASE_URL" not in env["edge"]
+        assert "SEED_AGENTS_URL" not in env["edge"]
         assert env["worker"]["SEED_AGENTS_DATABASE_URL"].startswith("postgresql://seed_runs:")
         assert env["sessions"]["SEED_AGENTS_DATABASE_URL"].startswith("postgresql://seed_sessions:")
         assert [name for name in env if "SEED_AGENTS_SECRETS_KEYRING_FILE" in env[name]] == ["secrets"]
