@@ -19,6 +19,7 @@ _CACHE = {
     "anthropic_cache_tool_definitions": True,
     "anthropic_cache_messages": True,
 }
+_MAX_OUTPUT_TOKENS = 16_384
 
 
 def build(config: ModelConfig, base_url: str, http: httpx2.AsyncClient) -> ModelAdapter:
@@ -39,12 +40,19 @@ class AnthropicAdapter(ModelAdapter):
         With a thinking budget Anthropic wants that thinking back, signed, and the transcript does not keep it.
         """
         settings = super().settings_for(messages)
-        if settings["thinking"] and not self._adaptive() and _lost_thinking(messages):
+        if (
+            settings["thinking"]
+            and not self._knows("anthropic_supports_adaptive_thinking")
+            and _lost_thinking(messages)
+        ):
             settings["thinking"] = False
+        if not settings["thinking"] and self._knows("anthropic_rejects_max_tokens_beyond_context_window"):
+            # For these older models the library allows only 4096, too short for a document.
+            settings["max_tokens"] = _MAX_OUTPUT_TOKENS
         return settings
 
-    def _adaptive(self) -> bool:
-        return bool(self._model.profile.get("anthropic_supports_adaptive_thinking", False))
+    def _knows(self, trait: str) -> bool:
+        return bool(self._model.profile.get(trait, False))
 
 
 def _lost_thinking(messages: Sequence[Message]) -> bool:
