@@ -164,7 +164,9 @@ class SharedSocket:
             self._asked = {key: answer}
             try:
                 await ws.send_bytes(self._sign(action))
-                await asyncio.wait_for(answer, ANSWER_TIMEOUT_S)
+                # Not wait_for: Python 3.11's swallows a cancellation that meets the answer.
+                async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                    await answer
             except ApiError as e:
                 if e.message == _TOO_MANY_SUBSCRIPTIONS and self._on_socket - self._subscriptions.keys():
                     # Keys that nobody reads any more still count: a new socket asks only for the others.

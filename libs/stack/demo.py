@@ -29,8 +29,8 @@ _API_KEY = b"sk-demo"
 _QUESTION = "How do you know that this question is mine?"
 _ANSWER = (
     "Your client signed it. Every request is a DAG-CBOR envelope with an Ed25519 signature over all of it, so the "
-    "server needs no login: the signature is the authorization. And since your message was in the log before I was asked, "
-    "nobody has to say it twice."
+    "server needs no login: the signature is the authorization. And your message was in the log before I was asked, so "
+    "you need not say it twice."
 )
 _STEPS = ("Read the question", "Answer it")
 _TOKEN_S = 0.02
