@@ -51,9 +51,13 @@ class Outbox:
     def __init__(self, db: Database, table: sa.Table, publish: Publish, now: Callable[[], float] = time.time) -> None:
         self._db, self._publish, self._now = db, publish, now
         self._done: list[int] = []
-        rows = sa.func.unnest(
-            sa.bindparam("subjects", type_=ARRAY(sa.Text)), sa.bindparam("bodies", type_=ARRAY(sa.LargeBinary))
-        ).table_valued("subject", "body")
+        rows = (
+            sa.func.unnest(
+                sa.bindparam("subjects", type_=ARRAY(sa.Text)), sa.bindparam("bodies", type_=ARRAY(sa.LargeBinary))
+            )
+            .table_valued("subject", "body")
+            .render_derived(name="emitted")
+        )
         self._insert = sql(
             table.insert()
             .from_select(
