@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from .agents import PromptValue
@@ -214,8 +213,3 @@ class AgentTriggerInfo(Wire, kw_only=True):
     last_checked_at: int | UnsetType = UNSET
     last_fired_at: int | UnsetType = UNSET
     last_error: str | UnsetType = UNSET
-
-
-def trigger_source(value: object) -> AgentTriggerSource:
-    """A stored source from its decoded form; raises `msgspec.ValidationError`."""
-    return msgspec.convert(value, AgentTriggerSource)
