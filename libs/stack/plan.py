@@ -17,7 +17,10 @@ from .stores import Stores
 PREFIX = "SEED_AGENTS_"
 
 # Of the command line, not of a service: a service refuses a setting that nobody knows.
-_CLIENT_VARIABLES = ("URL", "KEY_FILE")
+CLIENT_VARIABLES = (PREFIX + "URL", PREFIX + "KEY_FILE")
+
+# Listening here, an edge is reached over loopback.
+_ANYWHERE = {"", "0.0.0.0", "::", "localhost"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,8 @@ def plan(
     for position, ((kind, index), port) in enumerate(zip(where, ports, strict=True)):
         env = {**environ, **addresses}
         # The administrator's URL stays with the supervisor.
-        for name in ("DATABASE_URL", *_CLIENT_VARIABLES):
-            env.pop(PREFIX + name, None)
+        for name in (PREFIX + "DATABASE_URL", *CLIENT_VARIABLES):
+            env.pop(name, None)
         env[PREFIX + "NATS_URL"] = stores.nats_url
         env[PREFIX + "REDIS_URL"] = stores.redis_url
         env[PREFIX + "DATA_DIR"] = str(data_dir)
@@ -69,8 +72,11 @@ def plan(
             env[PREFIX + "DATABASE_URL"] = role_url(stores.database_url, role, passwords[role])
         if kind.key_ring and not any(env.get(f"{PREFIX}SECRETS_KEYRING{how}") for how in ("", "_FILE", "_COMMAND")):
             env[PREFIX + "SECRETS_KEYRING_FILE"] = str(keys.keyring_file())
+        host = "127.0.0.1"
         if kind.http:
             env[PREFIX + "HTTP_PORT"] = str(port)
+            if (hostname := env.get(PREFIX + "HTTP_HOSTNAME", "")) not in _ANYWHERE:
+                host = hostname
         else:
             env[PREFIX + "GRPC_PORT"] = str(port)
         name = kind.name if index == 0 else f"{kind.name}-{index}"
@@ -80,8 +86,8 @@ def plan(
             argv=[sys.executable, "-P", "-m", f"services.{kind.service}", *kind.arguments],
             env=env,
             log=data_dir / "logs" / f"{name}.log",
-            address=f"127.0.0.1:{port}",
-            probe=partial(http_ready, port, "/api/health") if kind.http else partial(grpc_ready, port),
+            address=f"{host}:{port}",
+            probe=partial(http_ready, host, port, "/api/health") if kind.http else partial(grpc_ready, port),
         )
         planned.append(Planned(kind, index, command))
     return planned

@@ -39,9 +39,9 @@ def valkey_ready(port: int, password: str) -> bool:
     return b"+PONG" in answer
 
 
-def http_ready(port: int, path: str) -> bool:
-    """Whether GET `path` at this loopback port answers 200."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT)
+def http_ready(host: str, port: int, path: str) -> bool:
+    """Whether GET `path` there answers 200."""
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import sys
 import threading
@@ -14,7 +16,10 @@ from types import FrameType
 from rich.console import Console
 from rich.table import Table
 
+from libs.settings import Settings, SettingsError, load
+
 from .errors import Aborted, Death, StackError
+from .plan import CLIENT_VARIABLES
 from .process import ManagedProcess
 from .stack import Stack
 
@@ -29,6 +34,11 @@ def up(
     out = Console(highlight=False)
     err = Console(stderr=True, highlight=False)
     stopped = threading.Event()
+    try:
+        _check_settings()
+    except SettingsError as error:
+        err.print(str(error), markup=False)
+        return 2
 
     def on_death(death: Death) -> None:
         err.print(f"{death.describe()}; starting it again in {death.retry_in:.1f} s", markup=False)
@@ -76,10 +86,16 @@ def up(
     return 0
 
 
+def _check_settings() -> None:
+    # Every child would refuse it too, one after the other.
+    shared = {name: value for name, value in os.environ.items() if name not in CLIENT_VARIABLES}
+    load(Settings, {"SEED_AGENTS_INTERNAL_KEY": "set by the stack".ljust(32), **shared})
+
+
 def _table(stack: Stack) -> Table:
     table = Table(
         title=f"Seed Agents serves at {stack.url}",
-        caption="Next: seed-agents keys new · seed-agents call ListAgents · Ctrl-C stops",
+        caption=f"Next, in another terminal: {_program()} keys new, then {_program()} call ListAgents. Ctrl-C stops.",
         caption_justify="left",
         title_justify="left",
         title_style="bold",
@@ -94,6 +110,14 @@ def _table(stack: Stack) -> Table:
     for name in (name for name, process in given.items() if process is None):
         table.add_row(name, "-", "given by URL", "-")
     return table
+
+
+def _program() -> str:
+    """How this person can type the command's name."""
+    program = Path(sys.argv[0])
+    if shutil.which(program.name) == str(program):
+        return program.name
+    return str(program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program)
 
 
 def _timings(stack: Stack) -> Table:

@@ -34,7 +34,7 @@ def stand_in(tmp_path: Path, journal: Path) -> MakeCommand:
             "env": {},
             "log": tmp_path / f"{name}.log",
             "address": f"127.0.0.1:{port}",
-            "probe": partial(http_ready, port, "/"),
+            "probe": partial(http_ready, "127.0.0.1", port, "/"),
             "backoff": Backoff(first=0.01, limit=0.05),
             **options,
         }

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from libs.settings.catalog import KNOWN
 from libs.stack import Aborted, AlreadyRunning, Stack, StackError, StartError
 from libs.stack import stack as module
 from libs.stack.plan import plan
@@ -125,6 +127,9 @@ def test_each_child_gets_what_it_needs_and_no_more(tmp_path: Path, stand_ins: di
         assert env["edge"]["SEED_AGENTS_RUNS_ADDR"] == stack.process("runs").address == stack.addresses["runs"]
         assert stack.process("runs").command.env["SEED_AGENTS_GRPC_PORT"] in stack.process("runs").address
         assert {env[name]["SEED_AGENTS_ALLOW_PRIVATE_PROVIDERS"] for name in env} == {"true"}
+        given = {name for name in os.environ if name.startswith("SEED_AGENTS_")}
+        for name in env:
+            assert {variable for variable in env[name] if variable.startswith("SEED_AGENTS_")} - given <= KNOWN
 
 
 def test_the_commands_are_those_of_the_services(tmp_path: Path) -> None:
