@@ -12,6 +12,7 @@ from libs import telemetry
 from libs.egress import EgressPolicy
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
+from libs.settings import SettingsError
 from libs.store import Database, Outbox
 from services.secrets.api.access import AgentAccess
 from services.secrets.api.authorizations import AuthorizationsServicer
@@ -20,7 +21,7 @@ from services.secrets.api.providers import ProvidersServicer
 from services.secrets.api.secrets import SecretsServicer
 from services.secrets.domain.authorizations import Authorizations
 from services.secrets.domain.identities import Identities
-from services.secrets.domain.keyring import KeyRing
+from services.secrets.domain.keyring import KeyRing, KeyRingError
 from services.secrets.domain.models import ModelLists
 from services.secrets.domain.providers import Providers
 from services.secrets.domain.secrets import Sealer, Secrets
@@ -38,8 +39,12 @@ log = telemetry.get_logger("secrets")
 
 
 async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callable[[int], None] | None = None) -> None:
-    """Serve until `stop` is set; `on_ready` is told the gRPC port. Raises KeyRingError, SettingsError."""
-    ring = KeyRing.parse(await asyncio.to_thread(settings.keyring_text))
+    """Serve until `stop` is set; `on_ready` is told the gRPC port. Ends the process when the key ring is unusable."""
+    try:
+        ring = KeyRing.parse(await asyncio.to_thread(settings.keyring_text))
+    except (KeyRingError, SettingsError) as e:
+        log.error("the key ring is not usable", error=str(e))
+        raise SystemExit(2) from None
     vault = Vault(ring, settings.data_key_cache)
     now = time.time
 
