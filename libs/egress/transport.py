@@ -49,6 +49,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._max_bytes = max_bytes
         self._max_connections = max_connections
         self._resolver = resolver
+        self._tls = _tls()
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -107,7 +108,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         connector = aiohttp.TCPConnector(
             limit=self._max_connections,
             keepalive_timeout=_KEEPALIVE_S,
-            ssl=_tls(),
+            ssl=self._tls,
             resolver=GuardedResolver(self._policy, self._resolver or ThreadedResolver()),
         )
         self._session = aiohttp.ClientSession(

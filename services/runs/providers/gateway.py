@@ -91,7 +91,10 @@ class ModelGateway:
             self._models.move_to_end(key)
             return adapter
         module = await _module_of(endpoint.wire_api)
-        adapter = cast(Adapter, module.build(config, endpoint.base_url, self._http(config, endpoint)))
+        # The first model of a kind loads tables of tens of milliseconds.
+        adapter = cast(
+            Adapter, await asyncio.to_thread(module.build, config, endpoint.base_url, self._http(config, endpoint))
+        )
         self._models[key] = adapter
         if len(self._models) > _MAX_CACHED_MODELS:
             self._models.popitem(last=False)
