@@ -60,8 +60,10 @@ def up(
         stopped.set()
         stack.abort()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, on_signal)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Under nohup a hang-up is ignored, and stays so.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, on_signal)
     try:
         err.print(f"Starting from {stack.data_dir} …", markup=False)
         stack.start()

@@ -132,6 +132,25 @@ def test_each_child_gets_what_it_needs_and_no_more(tmp_path: Path, stand_ins: di
             assert {variable for variable in env[name] if variable.startswith("SEED_AGENTS_")} - given <= KNOWN
 
 
+def test_given_real_servers_it_starts_none_of_its_own(tmp_path: Path, stand_ins: dict[str, str]) -> None:
+    with Stack(tmp_path / "one") as real:
+        urls = {
+            "SEED_AGENTS_DATABASE_URL": real.stores.database_url,
+            "SEED_AGENTS_NATS_URL": real.stores.nats_url,
+            "SEED_AGENTS_REDIS_URL": real.stores.redis_url,
+        }
+        with Stack(tmp_path / "two", env=urls) as guest:
+            assert list(guest.stores) == []
+            env = guest.process("sessions").command.env
+            assert env["SEED_AGENTS_NATS_URL"] == real.stores.nats_url
+            assert env["SEED_AGENTS_REDIS_URL"] == real.stores.redis_url
+            assert real.stores.postgres is not None
+            role, _, server = env["SEED_AGENTS_DATABASE_URL"].partition("@")
+            assert role.startswith("postgresql://seed_sessions:")
+            assert server == f"{real.stores.postgres.address}/seed"
+            assert guest.url != real.url
+
+
 def test_the_commands_are_those_of_the_services(tmp_path: Path) -> None:
     from libs.stack.keys import Keys
     from libs.stack.plan import places
