@@ -1,0 +1,1 @@
+"""Agents, their members, conversations and the turn ledger."""

@@ -1,0 +1,1 @@
+"""gRPC servicers of sessions: decode, authorize, call, encode."""

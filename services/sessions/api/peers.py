@@ -1,0 +1,60 @@
+"""What sessions asks of other services."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seed.runs.v1 import runs_pb2, runs_pb2_grpc
+from seed.secrets.v1 import secrets_pb2, secrets_pb2_grpc
+from seed.sessions.v1 import types_pb2
+
+from libs import telemetry
+from libs.errors import SeedError
+from libs.rpc import Peer
+from services.sessions.store.deletions import SESSION_KIND, Deletion, DeletionStore
+
+log = telemetry.get_logger("sessions")
+
+_DETACH_SECONDS = 5.0
+
+
+class References:
+    """What a definition or an override refers to in the owner's secrets."""
+
+    def __init__(self, secrets: Peer) -> None:
+        self._secrets, self._stub = secrets, secrets.stub(secrets_pb2_grpc.ProvidersServiceStub)
+
+    async def find(self, owner: str, provider: str, keys: Sequence[str] = ()) -> tuple[str | None, list[str]]:
+        """Type of the provider (None when the owner has none of that name), and which signing keys are missing."""
+        request = secrets_pb2.CheckReferencesRequest(account=owner, provider=provider, signing_keys=keys)
+        found = await self._secrets.call(self._stub.CheckReferences, request, account=owner, retry=True)
+        kind = found.provider_type if found.HasField("provider_type") else None
+        return kind, list(found.missing_signing_keys)
+
+
+class Runs:
+    """What runs is told: turns to start, and what has been deleted."""
+
+    def __init__(self, runs: Peer, deletions: DeletionStore) -> None:
+        self._runs, self._stub, self._deletions = runs, runs.stub(runs_pb2_grpc.RunsServiceStub), deletions
+
+    async def start(self, turn: types_pb2.TurnStart) -> str:
+        """Create the run of a turn unless there is one; returns the run's status."""
+        request = runs_pb2.StartTurnRequest(turn=turn)
+        answer = await self._runs.call(self._stub.StartTurn, request, account=turn.owner)
+        return answer.status
+
+    async def detach(self, deletion: Deletion) -> bool:
+        """End the runs of what was deleted. False when runs is away: the sweep does it then."""
+        request = runs_pb2.DetachRunsRequest()
+        if deletion.kind == SESSION_KIND:
+            request.session_id = deletion.id
+        else:
+            request.agent_id = deletion.id
+        try:
+            await self._runs.call(self._stub.DetachRuns, request, account=deletion.owner, timeout_s=_DETACH_SECONDS)
+            await self._deletions.finished(deletion)
+        except SeedError as e:
+            log.warning("deletion not finished yet", id=deletion.id, kind=deletion.kind, error=e.message)
+            return False
+        return True

@@ -1,0 +1,114 @@
+"""TurnsService: how runs reads and writes the log of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from seed.sessions.v1 import turns_pb2 as pb
+
+from libs.errors import Invalid
+from libs.rpc import Caller
+from libs.wire import encode
+from services.sessions.api.decoding import document, only, optional
+from services.sessions.domain import prompt, turns
+from services.sessions.domain.definition import with_override
+from services.sessions.domain.ids import named
+from services.sessions.store import ledger
+from services.sessions.store.rows import outcome_of, session_of
+from services.sessions.store.turns import Begun, Ending, TurnStore
+
+_ENDS = (turns.SUCCEEDED, turns.FAILED, turns.CANCELED)
+
+
+def _run_id(value: str) -> str:
+    return named(value, "Run ID", "Session")
+
+
+def _steps(events: Iterable[pb.NewEvent]) -> list[ledger.Step]:
+    return [ledger.step(event.step, event.payload) for event in events]
+
+
+class TurnsApi:
+    """Serves runs alone. `now` gives Unix milliseconds."""
+
+    def __init__(self, turns: TurnStore, now: Callable[[], int]) -> None:
+        self._turns, self._now = turns, now
+
+    async def BeginTurn(self, request: pb.BeginTurnRequest, caller: Caller) -> pb.BeginTurnResponse:
+        """Fence older attempts and return everything a turn needs."""
+        _internal(caller)
+        waiting = frozenset(request.waiting_tool_call_ids)
+        begun = await self._turns.begin(_run_id(request.run_id), request.attempt, waiting)
+        return self._input(begun)
+
+    async def AppendTurnEvents(
+        self, request: pb.AppendTurnEventsRequest, caller: Caller
+    ) -> pb.AppendTurnEventsResponse:
+        """Append events, each once by its step."""
+        _internal(caller)
+        events = await self._turns.append(_run_id(request.run_id), request.attempt, _steps(request.events))
+        return pb.AppendTurnEventsResponse(events=events)
+
+    async def FinishTurn(self, request: pb.FinishTurnRequest, caller: Caller) -> pb.FinishTurnResponse:
+        """End a turn, once."""
+        _internal(caller)
+        if request.status not in _ENDS:
+            raise Invalid(f"A turn does not end as {request.status}")
+        ending = Ending(request.status, request.error_message, request.error_status, request.stopped_text)
+        outcome = await self._turns.finish(_run_id(request.run_id), request.attempt, _steps(request.events), ending)
+        return pb.FinishTurnResponse(outcome=outcome)
+
+    async def CancelTurns(self, request: pb.CancelTurnsRequest, caller: Caller) -> pb.CancelTurnsResponse:
+        """Mark turns as canceled."""
+        _internal(caller)
+        await self._turns.cancel([run_id for run_id in request.run_ids if "\0" not in run_id])
+        return pb.CancelTurnsResponse()
+
+    async def SetPlan(self, request: pb.SetPlanRequest, caller: Caller) -> pb.SetPlanResponse:
+        """Replace the plan."""
+        _internal(caller)
+        session = await self._turns.set_plan(_run_id(request.run_id), request.attempt, request.plan)
+        return pb.SetPlanResponse(session=session)
+
+    async def DescribeSession(self, request: pb.DescribeSessionRequest, caller: Caller) -> pb.DescribeSessionResponse:
+        """Set title and description for the agent, or automatically."""
+        _internal(caller)
+        session = await self._turns.describe(
+            _run_id(request.run_id),
+            request.attempt,
+            optional(request, "title"),
+            optional(request, "description"),
+            automatic=request.automatic,
+        )
+        return pb.DescribeSessionResponse(session=session)
+
+    def _input(self, begun: Begun) -> pb.BeginTurnResponse:
+        row, turn = begun.session, begun.turn
+        own = document(begun.definition)
+        override = None if row["model_override"] is None else msgspec.json.decode(row["model_override"])
+        effective = with_override(own, override)
+        members = prompt.roster(row["owner"], begun.roster)
+        response = pb.BeginTurnResponse(
+            session=session_of(row),
+            definition=begun.definition if override is None else encode(effective),
+            model_provider=effective["modelProvider"],
+            model=effective["model"],
+            reasoning_level=effective.get("reasoningLevel", ""),
+            system_prompt=prompt.system_prompt(effective["systemPrompt"], members, self._now()),
+            events=begun.events,
+            own_event_ids=turn["event_ids"],
+            queued_behind=turn["queued_behind"],
+            outcome=outcome_of(turn) if turn["state"] == "done" else None,
+            canceled=turn["canceled"],
+            title_source=row["title_source"],
+        )
+        if override is not None:
+            response.fallback_provider = own["modelProvider"]
+            response.fallback_model = own["model"]
+            response.fallback_reasoning_level = own.get("reasoningLevel", "")
+        return response
+
+
+def _internal(caller: Caller) -> None:
+    only(caller, "runs-api", "runs-worker")

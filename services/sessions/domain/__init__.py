@@ -1,0 +1,1 @@
+"""The rules of sessions: plain Python without I/O."""

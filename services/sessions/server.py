@@ -1,0 +1,140 @@
+"""Wiring of sessions: build the parts, serve, stop in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+from seed.sessions.v1 import access_pb2, agents_pb2, members_pb2, sessions_pb2, turns_pb2
+
+from libs import telemetry
+from libs.errors import SeedError
+from libs.events import Bus
+from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
+from libs.store import Database, Outbox
+from services.sessions.api.access import AccessApi
+from services.sessions.api.agents import AgentsApi
+from services.sessions.api.members import MembersApi
+from services.sessions.api.peers import References, Runs
+from services.sessions.api.sessions import SessionsApi
+from services.sessions.api.turns import TurnsApi
+from services.sessions.settings import SessionsSettings
+from services.sessions.store.access import AccessStore
+from services.sessions.store.agents import AgentStore
+from services.sessions.store.deletions import DeletionStore
+from services.sessions.store.members import MemberStore
+from services.sessions.store.messages import MessageStore
+from services.sessions.store.rows import Row, start_of
+from services.sessions.store.sessions import SessionStore
+from services.sessions.store.sweep import SweepStore
+from services.sessions.store.tables import outbox
+from services.sessions.store.turns import Ending, TurnStore
+
+log = telemetry.get_logger("sessions")
+
+_ENDED = ("succeeded", "failed", "canceled")
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+class Service:
+    """One process of sessions: `start()`, then `stop()`; `port` is known in between."""
+
+    def __init__(self, settings: SessionsSettings) -> None:
+        key, sweep_ms = settings.internal_key, settings.turn_sweep_ms
+        self._sweep_s = min(1.0, sweep_ms / 1000)
+        self._bus = Bus(settings.nats_url, "sessions")
+        self._db = Database(settings.database_url, size=settings.database_pool)
+        self._outbox = Outbox(self._db, outbox, self._bus.publish)
+        tokens = TokenSigner("sessions", key)
+        self._secrets = Peer("secrets", settings.secrets_addr, tokens)
+        self._runs_peer = Peer("runs", settings.runs_addr, tokens)
+
+        access = AccessStore(self._db)
+        sessions = SessionStore(self._db, self._outbox, now=_now)
+        deletions = DeletionStore(self._db, self._outbox, now=_now, sweep_ms=sweep_ms)
+        messages = MessageStore(self._db, self._outbox, now=_now, sweep_ms=sweep_ms)
+        references = References(self._secrets)
+        self._turns = TurnStore(self._db, self._outbox, now=_now)
+        self._runs = Runs(self._runs_peer, deletions)
+        self._left = SweepStore(self._db, now=_now, sweep_ms=sweep_ms)
+
+        self._server = RpcServer(TokenVerifier("sessions", key), host=settings.grpc_host, port=settings.grpc_port)
+        agents = AgentStore(self._db, self._outbox, now=_now)
+        members = MemberStore(self._db, self._outbox, now=_now)
+        for services, name, api in (
+            (access_pb2, "AccessService", AccessApi(access)),
+            (agents_pb2, "AgentsService", AgentsApi(access, agents, sessions, deletions, references, self._runs)),
+            (members_pb2, "MembersService", MembersApi(access, members)),
+            (
+                sessions_pb2,
+                "SessionsService",
+                SessionsApi(access, sessions, messages, deletions, references, self._runs, _now),
+            ),
+            (turns_pb2, "TurnsService", TurnsApi(self._turns, _now)),
+        ):
+            self._server.add(services.DESCRIPTOR.services_by_name[name], api)
+        self._background: list[asyncio.Task[None]] = []
+
+    @property
+    def port(self) -> int:
+        """Port of the gRPC listener."""
+        return self._server.port
+
+    async def start(self) -> None:
+        """Connect and serve."""
+        await self._db.open()
+        await self._bus.start()
+        self._background = [
+            asyncio.create_task(self._outbox.run(), name="outbox"),
+            asyncio.create_task(self._sweep(), name="sweep"),
+        ]
+        await self._server.start()
+        log.info("serving", port=self.port)
+
+    async def stop(self) -> None:
+        """Stop taking calls, let running ones end, publish what they caused, disconnect."""
+        await self._server.stop()
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._bus.close()
+        await self._outbox.close()
+        await self._secrets.close()
+        await self._runs_peer.close()
+        await self._db.close()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self._sweep_s)
+            try:
+                for deletion in await self._left.deletions():
+                    await self._runs.detach(deletion)
+                for turn in await self._left.turns():
+                    await self._announce(turn)
+                await self._left.forget()
+            except SeedError as e:
+                log.warning("sweep waits", error=e.message)
+            except Exception as e:  # the sweep must outlive any single failure
+                log.error("sweep failed", error=type(e).__name__, exc_info=e)
+
+    async def _announce(self, turn: Row) -> None:
+        """Start the run of a turn that nobody has begun; settle the turn when its run has ended without saying so."""
+        try:
+            status = await self._runs.start(start_of(turn))
+            if status in _ENDED:
+                with contextlib.suppress(SeedError):
+                    await self._turns.finish(turn["run_id"], 0, (), Ending("canceled"))
+        except SeedError as e:
+            log.warning("turn not started yet", run=turn["run_id"], error=e.message)
+
+
+async def serve(settings: SessionsSettings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set."""
+    service = Service(settings)
+    await service.start()
+    await stop.wait()
+    await service.stop()

@@ -1,0 +1,1 @@
+"""Rows of sessions: one module an area, every effect with its outbox rows in one transaction."""

@@ -1,0 +1,156 @@
+"""Deleting sessions and agents, and what is still to be told to runs about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY, insert
+
+from libs.errors import NotFound
+from libs.store import Database, Outbox, Tx, sql
+from services.sessions.store import changes
+from services.sessions.store.rows import NO_CHILDREN, NOW, SESSION, number, param, session_of, text, touched
+from services.sessions.store.tables import (
+    agent_members,
+    agents,
+    attachments,
+    deletions,
+    session_events,
+    session_turns,
+    sessions,
+)
+
+SESSION_KIND, AGENT_KIND = "session", "agent"
+
+_s, _a, _m, _t, _d = sessions.c, agents.c, agent_members.c, session_turns.c, deletions.c
+_IDS = param("ids", ARRAY(sa.Text))
+
+# Locked in the order of their ids, parents and children alike, so that two deletions never wait for each other.
+_family = sql(
+    sa.select(_s.id, _s.parent_session_id)
+    .where(
+        sa.or_(
+            _s.id == text("id"),
+            _s.parent_session_id == text("id"),
+            _s.id == sa.select(_s.parent_session_id).where(_s.id == text("id")).correlate(None).scalar_subquery(),
+        )
+    )
+    .order_by(_s.id)
+    .with_for_update(of=sessions)
+)
+_agent_family = sql(
+    sa.select(_s.id, _s.agent_id)
+    .where(
+        sa.or_(
+            _s.agent_id == text("id"),
+            _s.parent_session_id.in_(sa.select(_s.id).where(_s.agent_id == text("id")).correlate(None)),
+            _s.id.in_(sa.select(_s.parent_session_id).where(_s.agent_id == text("id")).correlate(None)),
+        )
+    )
+    .order_by(_s.id)
+    .with_for_update(of=sessions)
+)
+_orphans = sql(
+    sa.update(sessions)
+    .where(_s.parent_session_id == sa.any_(_IDS), _s.id != sa.all_(_IDS))
+    .values(parent_session_id=None, **touched(sessions))
+    .returning(*SESSION)
+)
+_parents = sql(sa.update(sessions).where(_s.id == sa.any_(_IDS)).values(**touched(sessions)).returning(*SESSION))
+_gone_turns = sql(
+    sa.update(session_turns)
+    .where(_t.session_id == sa.any_(_IDS), _t.state == "live")
+    .values(
+        state="gone", gone=text("noun"), canceled=True, title="", event_ids=sa.cast([], ARRAY(sa.Text)),
+        finished_at=NOW, next_start_at=NOW,
+    )
+)  # fmt: skip
+_done_turns = sql(sa.delete(session_turns).where(_t.session_id == sa.any_(_IDS), _t.state == "done"))
+_events = sql(sa.delete(session_events).where(session_events.c.session_id == sa.any_(_IDS)))
+_attachments = sql(sa.delete(attachments).where(attachments.c.session_id == sa.any_(_IDS)))
+_sessions = sql(sa.delete(sessions).where(_s.id == sa.any_(_IDS)).returning(*_s, NO_CHILDREN))
+_hold_agent = sql(sa.select(_a.id).where(_a.id == text("id")).with_for_update())
+_members = sql(sa.delete(agent_members).where(_m.agent_id == text("id")).returning(_m.account, _m.status))
+_agent = sql(sa.delete(agents).where(_a.id == text("id")).returning(_a.owner))
+_saga = sql(
+    insert(deletions).values(
+        id=text("id"), kind=text("kind"), owner=text("owner"), created_at=NOW, next_at=number("next_at")
+    )
+)
+_finished = sql(sa.delete(deletions).where(_d.id == text("id")))
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Something that is gone here; runs is still to be told. `kind` is session or agent."""
+
+    id: str
+    kind: str
+    owner: str
+
+
+class DeletionStore:
+    """Deletes in one transaction. `now` gives Unix milliseconds, `sweep_ms` is how long the caller has for the rest."""
+
+    def __init__(self, db: Database, outbox: Outbox, *, now: Callable[[], int], sweep_ms: int) -> None:
+        self._db, self._outbox, self._now, self._sweep_ms = db, outbox, now, sweep_ms
+
+    async def session(self, session_id: str) -> Deletion:
+        """Delete a session with its log; its children become top level. Raises NotFound."""
+        async with self._outbox.transaction() as tx:
+            family = {row["id"]: row["parent_session_id"] for row in await tx.fetch(_family, id=session_id)}
+            if session_id not in family:
+                raise NotFound("Session not found")
+            parent = family[session_id]
+            (deleted,) = await self._sessions(tx, [session_id], "Session")
+            if parent in family:
+                # Its number of children has changed.
+                for row in await tx.fetch(_parents, ids=[parent], now=self._now()):
+                    changes.session(tx, session_of(row))
+            changes.session_hint(tx, "session-deleted", session_of(deleted))
+            return await self._begin(tx, Deletion(session_id, SESSION_KIND, deleted["owner"]))
+
+    async def agent(self, agent_id: str) -> Deletion:
+        """Delete an agent with all it owns. Raises NotFound."""
+        async with self._outbox.transaction() as tx:
+            if await tx.fetchrow(_hold_agent, id=agent_id) is None:
+                raise NotFound("Agent not found")
+            family = await tx.fetch(_agent_family, id=agent_id)
+            own = [row["id"] for row in family if row["agent_id"] == agent_id]
+            deleted = await self._sessions(tx, own, "Agent")
+            parents = {row["parent_session_id"] for row in deleted} - {None, *own}
+            if parents:
+                for row in await tx.fetch(_parents, ids=sorted(parents), now=self._now()):
+                    changes.session(tx, session_of(row))
+            members = await tx.fetch(_members, id=agent_id)
+            owner = await tx.fetchval(_agent, id=agent_id)
+            # The memberships are gone, so each account that heard of the agent is told by itself.
+            joined = [row["account"] for row in members if row["status"] == "accepted"]
+            for account in (owner, *joined):
+                changes.private_hint(tx, "agent-deleted", owner, agent_id, account)
+            return await self._begin(tx, Deletion(agent_id, AGENT_KIND, owner))
+
+    async def finished(self, deletion: Deletion) -> None:
+        """Runs has been told."""
+        await self._db.execute(_finished, id=deletion.id)
+
+    async def _sessions(self, tx: Tx, ids: Sequence[str], noun: str) -> list[dict]:
+        now = self._now()
+        for row in await tx.fetch(_orphans, ids=list(ids), now=now):
+            changes.session(tx, session_of(row))
+        await tx.execute(_events, ids=list(ids))
+        await tx.execute(_attachments, ids=list(ids))
+        deleted = await tx.fetch(_sessions, ids=list(ids))
+        # After the sessions: their locks are ours, so no turn begins or ends meanwhile.
+        await tx.execute(_gone_turns, ids=list(ids), noun=noun, now=now)
+        await tx.execute(_done_turns, ids=list(ids))
+        return [dict(row) for row in deleted]
+
+    async def _begin(self, tx: Tx, deletion: Deletion) -> Deletion:
+        now = self._now()
+        await tx.execute(
+            _saga, id=deletion.id, kind=deletion.kind, owner=deletion.owner, now=now, next_at=now + self._sweep_ms
+        )
+        return deletion

@@ -1,0 +1,183 @@
+"""Tables of the `sessions` schema. Times are Unix milliseconds; definitions DAG-CBOR, other documents JSON bytes."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from libs.store import outbox_table
+
+metadata = sa.MetaData()
+
+
+def _id(name: str, *foreign: sa.ForeignKey, key: bool = False, null: bool = False) -> sa.Column[str]:
+    # Ids are compared and ordered by bytes, whatever the database's locale.
+    return sa.Column(name, sa.Text(collation="C"), *foreign, primary_key=key, nullable=null)
+
+
+def _ms(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, nullable=False)
+
+
+def _text(name: str, default: str = "") -> sa.Column[str]:
+    return sa.Column(name, sa.Text, nullable=False, server_default=default)
+
+
+agents = sa.Table(
+    "agents",
+    metadata,
+    _id("id", key=True),
+    _id("owner"),
+    _text("name"),
+    sa.Column("definition", sa.LargeBinary, nullable=False),
+    _text("status", "idle"),
+    sa.Column("public_read", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("public_chat", sa.Boolean, nullable=False, server_default=sa.false()),
+    _ms("created_at"),
+    _ms("updated_at"),
+    sa.Column("version", sa.BigInteger, nullable=False, server_default="1"),
+)
+sa.Index("agents_by_owner", agents.c.owner)
+
+agent_members = sa.Table(
+    "agent_members",
+    metadata,
+    _id("agent_id", sa.ForeignKey("agents.id"), key=True),
+    _id("account", key=True),
+    _text("role"),
+    # pending or accepted
+    _text("status"),
+    _ms("created_at"),
+    _ms("updated_at"),
+    sa.Column("accepted_at", sa.BigInteger, nullable=True),
+)
+sa.Index("agent_members_by_account", agent_members.c.account)
+
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    _id("id", key=True),
+    _id("agent_id", sa.ForeignKey("agents.id")),
+    _id("owner"),
+    sa.Column("title", sa.Text, nullable=True),
+    # '' (nobody has named it), system, agent or user
+    _text("title_source"),
+    sa.Column("description", sa.Text, nullable=True),
+    _text("status", "idle"),
+    _id("parent_session_id", null=True),
+    _id("run_id", null=True),
+    sa.Column("plan", sa.LargeBinary, nullable=True),
+    sa.Column("model_override", sa.LargeBinary, nullable=True),
+    sa.Column("started_by_trigger", sa.LargeBinary, nullable=True),
+    sa.Column("last_seq", sa.BigInteger, nullable=False, server_default="0"),
+    # How many turns have been opened, and how many of them are live. Kept here because a locked row is counted exactly.
+    sa.Column("turns", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("live_turns", sa.Integer, nullable=False, server_default="0"),
+    _ms("created_at"),
+    _ms("updated_at"),
+    sa.Column("version", sa.BigInteger, nullable=False, server_default="1"),
+    sa.CheckConstraint("live_turns >= 0", name="sessions_live_turns"),
+)
+sa.Index("sessions_by_owner", sessions.c.owner, sessions.c.updated_at, sessions.c.id)
+sa.Index("sessions_by_agent", sessions.c.agent_id, sessions.c.updated_at, sessions.c.id)
+sa.Index(
+    "sessions_by_parent",
+    sessions.c.parent_session_id,
+    sessions.c.updated_at,
+    sessions.c.id,
+    postgresql_where=sessions.c.parent_session_id.is_not(None),
+)
+
+session_events = sa.Table(
+    "session_events",
+    metadata,
+    _id("session_id", sa.ForeignKey("sessions.id"), key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
+    _id("id"),
+    sa.Column("payload", sa.LargeBinary, nullable=False),
+    # What a run wrote, by step: the same step is stored once, whatever the attempt.
+    _id("run_id", null=True),
+    sa.Column("step", sa.Text, nullable=True),
+    _ms("created_at"),
+)
+sa.Index(
+    "session_events_once",
+    session_events.c.run_id,
+    session_events.c.step,
+    unique=True,
+    postgresql_where=session_events.c.run_id.is_not(None),
+)
+
+session_turns = sa.Table(
+    "session_turns",
+    metadata,
+    _id("run_id", key=True),
+    # Without a foreign key: a live turn outlives its session for a while, to tell its run what is gone.
+    _id("session_id"),
+    _id("agent_id"),
+    _id("owner"),
+    # Counts the session's turns from 1.
+    sa.Column("number", sa.BigInteger, nullable=False),
+    # live, done or gone
+    _text("state", "live"),
+    # "Session" or "Agent" once it is gone.
+    _text("gone"),
+    sa.Column("attempt", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("begun", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("canceled", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("queued_behind", sa.Boolean, nullable=False),
+    sa.Column("retry", sa.Boolean, nullable=False),
+    _text("origin", "user"),
+    _text("title"),
+    sa.Column("event_ids", sa.ARRAY(sa.Text), nullable=False),
+    # succeeded, failed or canceled once it is done
+    _text("status"),
+    _text("assistant_event_id"),
+    _text("error_message"),
+    sa.Column("error_status", sa.Integer, nullable=False, server_default="0"),
+    _ms("created_at"),
+    sa.Column("finished_at", sa.BigInteger, nullable=True),
+    # When the sweep announces the turn to runs again, and how often it has.
+    _ms("next_start_at"),
+    sa.Column("starts", sa.Integer, nullable=False, server_default="0"),
+)
+sa.Index("session_turns_by_session", session_turns.c.session_id, session_turns.c.number)
+sa.Index("session_turns_due", session_turns.c.next_start_at, postgresql_where=session_turns.c.state != "done")
+
+attachments = sa.Table(
+    "attachments",
+    metadata,
+    _id("session_id", sa.ForeignKey("sessions.id"), key=True),
+    # SHA-256 of the bytes, lower-case hex
+    _id("id", key=True),
+    _text("name"),
+    sa.Column("mime_type", sa.Text, nullable=True),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    _ms("created_at"),
+)
+
+idempotency = sa.Table(
+    "idempotency",
+    metadata,
+    _id("account", key=True),
+    sa.Column("action", sa.Text, primary_key=True),
+    sa.Column("client_id", sa.Text(collation="C"), primary_key=True),
+    sa.Column("request_hash", sa.LargeBinary, nullable=False),
+    # What answers a repeat: the id of the created object, or the turn of a message.
+    _id("created_id"),
+    _ms("created_at"),
+)
+
+deletions = sa.Table(
+    "deletions",
+    metadata,
+    _id("id", key=True),
+    # session or agent
+    _text("kind"),
+    _id("owner"),
+    _ms("created_at"),
+    _ms("next_at"),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+)
+sa.Index("deletions_due", deletions.c.next_at)
+
+outbox = outbox_table(metadata)

@@ -1,0 +1,242 @@
+"""How a run begins, writes and ends its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from seed.sessions.v1 import types_pb2 as pb
+from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
+
+from libs.errors import NotFound
+from libs.store import Database, Outbox, Tx, sql
+from services.sessions.domain import naming, turns
+from services.sessions.store import changes, ledger
+from services.sessions.store.ledger import Step
+from services.sessions.store.log import read_events
+from services.sessions.store.rows import SESSION, Row, number, outcome_of, param, session_of, text
+from services.sessions.store.tables import agent_members, agents, session_turns, sessions
+
+BEGUN_AGAIN_MS = 60_000
+"""How long after it was begun a live turn is announced to runs again, in case its run was lost."""
+
+_s, _t, _a, _m = sessions.c, session_turns.c, agents.c, agent_members.c
+
+ROSTER = (
+    sa.select(sa.func.array_agg(aggregate_order_by(_m.account + " " + _m.role, _m.accepted_at, _m.account)))
+    .where(_m.agent_id == _a.id, _m.status == "accepted")
+    .correlate(agents)
+    .scalar_subquery()
+    .label("roster")
+)
+"""`<account> <role>` of the accepted members by time of joining; null without any. For statements that read agents."""
+
+_begin = sql(
+    sa.update(session_turns)
+    .where(
+        _t.run_id == text("run_id"),
+        _t.state != "gone",
+        _t.attempt <= number("attempt"),
+        _s.id == _t.session_id,
+        _a.id == _t.agent_id,
+    )
+    .values(attempt=number("attempt"), begun=True, next_start_at=number("later"))
+    .returning(*SESSION, *ledger.TURN, _a.definition, ROSTER)
+)
+_turn = sql(sa.select(*_t).where(_t.run_id == text("run_id")))
+_cancel = sql(
+    sa.update(session_turns)
+    .where(_t.run_id == sa.any_(param("run_ids", ARRAY(sa.Text))), _t.state == "live")
+    .values(canceled=True)
+)
+_name = sql(
+    sa.update(sessions)
+    .where(_s.id == text("session_id"))
+    .values(
+        title=text("title"),
+        title_source=text("title_source"),
+        description=text("description"),
+        plan=param("plan", sa.LargeBinary),
+        updated_at=number("updated_at"),
+        version=number("version"),
+    )
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a turn starts from."""
+
+    session: Row
+    turn: dict[str, Any]
+    definition: bytes
+    roster: list[tuple[str, str]]
+    events: list[pb.SessionEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a turn ends; texts are public."""
+
+    status: str
+    error_message: str = ""
+    error_status: int = 0
+    stopped_text: str = ""
+
+
+def roster_of(row: Row) -> list[tuple[str, str]]:
+    """(account, role) of the accepted members by time of joining."""
+    return [(account, role) for account, _, role in (entry.partition(" ") for entry in row["roster"] or ())]
+
+
+class TurnStore:
+    """Turns of one database. `now` gives Unix milliseconds."""
+
+    def __init__(self, db: Database, outbox: Outbox, *, now: Callable[[], int]) -> None:
+        self._db, self._outbox, self._now = db, outbox, now
+
+    async def begin(self, run_id: str, attempt: int, waiting: Collection[str]) -> Begun:
+        """Fence older attempts off, answer calls that a dead attempt left open, and read what a turn needs.
+
+        `waiting` holds tool calls of the session that a waiting run still waits for. Raises NotFound, StaleAttempt.
+        """
+        row = await self._db.fetchrow(_begin, run_id=run_id, attempt=attempt, later=self._now() + BEGUN_AGAIN_MS)
+        if row is None:
+            raise await self._why_not(run_id, attempt)
+        turn = {name: row[f"turn_{name}"] for name in ledger.TURN_NAMES}
+        events = await read_events(self._db, row["id"])
+        if turn["state"] == "live" and not turn["canceled"]:
+            missing = turns.repairs([event.payload for event in events], waiting)
+            if missing:
+                repaired = await self.append(run_id, attempt, [ledger.step(*repair) for repair in missing])
+                known = {event.id for event in events}
+                events = sorted([*events, *(e for e in repaired if e.id not in known)], key=lambda event: event.seq)
+        return Begun(row, turn, row["definition"], roster_of(row), events)
+
+    async def append(self, run_id: str, attempt: int, steps: Sequence[Step]) -> list[pb.SessionEvent]:
+        """Append each step once; returns the stored events in the order of `steps`.
+
+        Raises NotFound, StaleAttempt, Canceled.
+        """
+
+        async def work(tx: Tx, look: bool) -> list[pb.SessionEvent]:
+            locked = await ledger.lock(tx, run_id, steps, look=look)
+            turns.check_write(locked.turn, attempt)
+            stored = await ledger.write(tx, locked, steps, self._now(), session={}, turn={"attempt": attempt})
+            if any(step.step not in locked.stored for step in steps):
+                changes.session_hint(tx, "session-event", ledger.session_message(locked))
+            return stored
+
+        return await self._once(work)
+
+    async def finish(self, run_id: str, attempt: int, steps: Sequence[Step], ending: Ending) -> pb.TurnOutcome:
+        """Append the last events, record the outcome and settle the session's status; repeating changes nothing.
+
+        Attempt 0 ends a run that no worker holds: nothing is appended. Raises NotFound, StaleAttempt, Canceled.
+        """
+        if attempt == 0:
+            steps = ()
+
+        async def work(tx: Tx, look: bool) -> pb.TurnOutcome:
+            locked = await ledger.lock(tx, run_id, steps, look=look)
+            if locked.turn["state"] == "done":
+                return outcome_of(locked.turn)
+            turns.check_finish(locked.turn, attempt, ending.status)
+            return await self._end(tx, locked, attempt, steps, ending)
+
+        return await self._once(work)
+
+    async def cancel(self, run_ids: Sequence[str]) -> None:
+        """Mark live turns as canceled."""
+        await self._db.execute(_cancel, run_ids=list(run_ids))
+
+    async def set_plan(self, run_id: str, attempt: int, plan: bytes) -> pb.Session:
+        """Replace the plan (JSON; empty clears it). Raises NotFound, StaleAttempt, Canceled."""
+        async with self._outbox.transaction() as tx:
+            locked = await ledger.lock(tx, run_id)
+            turns.check_write(locked.turn, attempt)
+            return await self._change(tx, locked, plan=plan or None)
+
+    async def describe(
+        self, run_id: str, attempt: int, title: str | None, description: str | None, *, automatic: bool
+    ) -> pb.Session:
+        """Set title and description for the agent, or automatically.
+
+        Raises NotFound, StaleAttempt, Canceled, Invalid.
+        """
+        async with self._outbox.transaction() as tx:
+            locked = await ledger.lock(tx, run_id)
+            session = locked.session
+            now = naming.Named(session["title"], session["title_source"], session["description"])
+            if automatic:
+                named = naming.titled(now, title, description)
+            else:
+                turns.check_write(locked.turn, attempt)
+                named = naming.described(now, title, description)
+            return await self._change(
+                tx, locked, title=named.title, title_source=named.source, description=named.description
+            )
+
+    async def _end(
+        self, tx: Tx, locked: ledger.Locked, attempt: int, steps: Sequence[Step], ending: Ending
+    ) -> pb.TurnOutcome:
+        now, session, turn = self._now(), locked.session, locked.turn
+        silent = not turn["assistant_event_id"] and not any(turns.is_assistant_message(s.payload) for s in steps)
+        if ending.status == turns.CANCELED and attempt and silent and ending.stopped_text:
+            steps = [*steps, Step(turns.STOPPED_STEP, turns.assistant_message(ending.stopped_text))]
+        live = session["live_turns"] - 1
+        status = turns.session_status(live, ending.status)
+        changed = status != session["status"]
+        await ledger.write(
+            tx,
+            locked,
+            steps,
+            now,
+            session={"live_turns": live, "status": status, **(ledger.touched(session, now) if changed else {})},
+            turn={
+                "state": "done",
+                "attempt": max(attempt, turn["attempt"]),
+                "canceled": turn["canceled"] or ending.status == turns.CANCELED,
+                "status": ending.status,
+                "error_message": ending.error_message.replace("\0", "\ufffd"),
+                "error_status": ending.error_status,
+                "finished_at": now,
+            },
+        )
+        message = ledger.session_message(locked)
+        if changed:
+            changes.session(tx, message)
+        if any(step.step not in locked.stored for step in steps):
+            changes.session_hint(tx, "session-event", message)
+        return outcome_of(locked.turn)
+
+    async def _change(self, tx: Tx, locked: ledger.Locked, **columns: Any) -> pb.Session:
+        before = locked.session
+        if all(before[name] == value for name, value in columns.items()):
+            return session_of(before)
+        after = {**before, **columns, **ledger.touched(before, self._now())}
+        names = ("title", "title_source", "description", "plan", "updated_at", "version")
+        await tx.execute(_name, session_id=before["id"], **{name: after[name] for name in names})
+        message = session_of(after)
+        changes.session(tx, message)
+        changes.session_hint(tx, "session-updated", message)
+        return message
+
+    async def _once(self, work: Callable[[Tx, bool], Awaitable[T]]) -> T:
+        # Most steps are new, so they are looked for only after one was found to be stored.
+        try:
+            async with self._outbox.transaction() as tx:
+                return await work(tx, False)
+        except ledger.StepStored:
+            async with self._outbox.transaction() as tx:
+                return await work(tx, True)
+
+    async def _why_not(self, run_id: str, attempt: int) -> Exception:
+        turn = await self._db.fetchrow(_turn, run_id=run_id)
+        if turn is not None:
+            turns.check_attempt(turn, attempt)
+        return NotFound("Session not found")

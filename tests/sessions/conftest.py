@@ -1,0 +1,68 @@
+"""The sessions service on a real PostgreSQL and NATS, called over real gRPC; secrets and runs are fakes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from libs.events import Bus
+from libs.settings import load
+from libs.stack import Stores
+from libs.stack.keys import Keys
+from libs.stack.layout import role_of, role_url
+from libs.stack.prepare import prepare
+from services.sessions.server import Service
+from services.sessions.settings import SessionsSettings
+from tests.sessions.fakes import Neighbours
+from tests.sessions.world import INTERNAL_KEY, World
+
+
+@pytest.fixture(scope="session")
+def sessions_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """URLs of a PostgreSQL with the sessions schema, and of a NATS."""
+    folder: Path = tmp_path_factory.mktemp("sessions-stores")
+    keys = Keys(folder)
+    stores = Stores(folder, keys, folder, redis_url="redis://unused")
+    stores.start()
+    try:
+        passwords = keys.role_passwords(["sessions"])
+        asyncio.run(prepare(stores.database_url, passwords, ["sessions"]))
+        role = role_of("sessions")
+        yield {"database": role_url(stores.database_url, role, passwords[role]), "nats": stores.nats_url}
+    finally:
+        stores.stop(1)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def world(sessions_stores: dict[str, str]) -> AsyncIterator[World]:
+    """The running service and what stands around it."""
+    neighbours = Neighbours(INTERNAL_KEY)
+    await neighbours.start()
+    secrets_port, runs_port = neighbours.ports
+    settings = load(
+        SessionsSettings,
+        {
+            "SEED_AGENTS_DATABASE_URL": sessions_stores["database"],
+            "SEED_AGENTS_NATS_URL": sessions_stores["nats"],
+            "SEED_AGENTS_INTERNAL_KEY": INTERNAL_KEY,
+            "SEED_AGENTS_SECRETS_ADDR": f"127.0.0.1:{secrets_port}",
+            "SEED_AGENTS_RUNS_ADDR": f"127.0.0.1:{runs_port}",
+            "SEED_AGENTS_TURN_SWEEP_MS": "200",
+        },
+    )
+    service = Service(settings)
+    await service.start()
+    bus = Bus(sessions_stores["nats"], "tests")
+    await bus.start()
+    world = World(service.port, bus, neighbours.providers, neighbours.runs, sessions_stores["database"])
+    try:
+        yield world
+    finally:
+        await world.close()
+        await bus.close()
+        await service.stop()
+        await neighbours.stop()
