@@ -21,7 +21,7 @@ def normalize(arguments: Mapping[str, Any], previous: Mapping[str, Any] | None, 
     """
     old = {s.get("id"): s for s in (previous or {}).get("steps", ())}
     raw = arguments.get("steps")
-    steps = [_step(value, n, old) for n, value in enumerate(raw[:STEPS], 1)] if isinstance(raw, Sequence) else []
+    steps = [_step(value, n, old) for n, value in enumerate(raw[:STEPS], 1)] if isinstance(raw, list) else []
     plan: Plan = {}
     title = arguments.get("title")
     if isinstance(title, str) and title.strip():

@@ -40,7 +40,7 @@ def parse(answer: str) -> tuple[str | None, str | None]:
     title = lines[0] if lines else None
     description = lines[1] if len(lines) > 1 else None
     if title is not None:
-        title = title.removesuffix(".").strip()
+        title = _clean(title.removesuffix("."))
         if not title or byte_length(title) > TITLE_BYTES:
             title = None
     if description is not None and byte_length(description) > DESCRIPTION_BYTES:
@@ -48,7 +48,15 @@ def parse(answer: str) -> tuple[str | None, str | None]:
     return title, description
 
 
+_LABEL = re.compile(r"(title|description|line\s*[12])(\**\s*:|\s+[–—-]\s)", re.IGNORECASE)
+
+
 def _clean(line: str) -> str:
-    line = line.replace("\0", "").strip().strip("*#- ").strip()
-    line = re.sub(r"^(title|description|line\s*[12])\s*[:–-]\s*", "", line, flags=re.IGNORECASE)
-    return line.strip().strip("\"'“”„«»`").strip()
+    """Without markdown, label and quotes, in whatever order a model wraps them around each other."""
+    line = line.replace("\0", "")
+    while True:
+        inner = line.strip().lstrip("#->*").rstrip("*").strip().strip("\"'“”„«»`").strip()
+        inner = inner[label.end() :] if (label := _LABEL.match(inner)) else inner
+        if inner == line:
+            return line
+        line = inner

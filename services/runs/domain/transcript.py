@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ from services.runs.providers.contract import (
 
 RESULT_BYTES = 8 * 1024
 """Most bytes of one tool result that the model gets; the stored event keeps all (limits.md)."""
+
+_WAITING = {"status": "running", "note": "The result comes later. Answer the user now."}
 
 Payload = Mapping[str, Any]
 
@@ -93,18 +96,24 @@ def _attachments(attachments: Iterable[Mapping[str, Any]]) -> str:
 class _Builder:
     """Collects messages; tool results go behind the assistant message that holds their call."""
 
+    results: dict[str, deque[Payload]]
     messages: list[Message] = field(default_factory=list)
     open_parts: list[TextPart | ToolCallPart] = field(default_factory=list)
-    results: dict[str, ToolResultMessage] = field(default_factory=dict)
 
     def close(self) -> None:
         if not self.open_parts:
             return
         parts, self.open_parts = self.open_parts, []
         self.messages.append(AssistantMessage(parts))
-        for part in parts:
-            if isinstance(part, ToolCallPart):
-                self.messages.append(self.results[part.id])
+        self.messages += [self._result(part) for part in parts if isinstance(part, ToolCallPart)]
+
+    def _result(self, call: ToolCallPart) -> ToolResultMessage:
+        # Some providers use an id again in a later reply: the n-th result of an id belongs to its n-th call.
+        results = self.results.get(call.id)
+        if not results:
+            return ToolResultMessage(call.id, call.name, _json(_WAITING))
+        result = results.popleft()
+        return ToolResultMessage(call.id, call.name, result_text(result), "error" in result)
 
     def user(self, text: str) -> None:
         self.close()
@@ -118,30 +127,22 @@ def replay(events: Sequence[LogEvent]) -> list[Message]:
     it gets a synthetic result, so that every provider accepts the transcript.
     """
     payloads = [e.payload for e in events]
-    calls: dict[str, str] = {}
+    calls: set[str] = set()
     user_calls: set[str] = set()
+    results: dict[str, deque[Payload]] = {}
     for p in payloads:
-        if p.get("type") != "tool_call":
-            continue
-        if _by_user(p):
-            user_calls.add(str(p.get("id")))
-        else:
-            calls[str(p.get("id"))] = str(p.get("name", ""))
-    builder = _Builder()
-    for p in payloads:
-        if p.get("type") == "tool_result" and not _by_user(p) and str(p.get("toolCallId")) in calls:
-            call = str(p["toolCallId"])
-            builder.results[call] = ToolResultMessage(call, calls[call], result_text(p), "error" in p)
-    waiting = _json({"status": "running", "note": "The result comes later. Answer the user now."})
-    for call, name in calls.items():
-        builder.results.setdefault(call, ToolResultMessage(call, name, waiting))
+        if p.get("type") == "tool_call":
+            (user_calls if _by_user(p) else calls).add(str(p.get("id")))
+        elif p.get("type") == "tool_result" and not _by_user(p):
+            results.setdefault(str(p.get("toolCallId")), deque()).append(p)
+    builder = _Builder(results)
     for p in payloads:
         _one(builder, p, calls, user_calls)
     builder.close()
     return builder.messages
 
 
-def _one(builder: _Builder, p: Payload, calls: Mapping[str, str], user_calls: set[str]) -> None:
+def _one(builder: _Builder, p: Payload, calls: set[str], user_calls: set[str]) -> None:
     kind = p.get("type")
     if kind == "message":
         if p.get("role") == "assistant":
@@ -161,7 +162,10 @@ def _one(builder: _Builder, p: Payload, calls: Mapping[str, str], user_calls: se
             error = p.get("error")
             shown = _framed(error if isinstance(error, str) else p.get("output"))
             builder.user(f'<user_action_result verb="{p.get("name", "")}">\n{bounded(shown)}\n</user_action_result>')
-        elif call not in calls and call not in user_calls:
+        elif call in calls:
+            # What the assistant says next, it says knowing the result.
+            builder.close()
+        elif call not in user_calls:
             # No call to hang it on: providers refuse an orphan, so it is told as text where it stands.
             builder.user(f'<tool_result name="{p.get("name", "")}">\n{result_text(p)}\n</tool_result>')
 
@@ -225,7 +229,7 @@ def assemble(
         note = concurrent_messages(events, own)
         if note is not None:
             messages.append(note)
-    elif messages and not isinstance(messages[-1], UserMessage):
+    elif messages and isinstance(messages[-1], AssistantMessage):
         messages.append(background_update())
     state = plan_state(plan) if plan else None
     if state is not None:
