@@ -50,15 +50,16 @@ _APPEND = "INSERT INTO bench_floor.events VALUES ($1, $2, $3, $4, $5)"
 
 
 async def fill(dsn: str, *, agents: int, events: int, sessions: int) -> None:
-    """Make the tables: an account with `agents` agents and `sessions` sessions, the first with `events` events."""
+    """Make the tables: an account with `agents` agents, a session with `events` events to read, `sessions` to talk in."""
     connection = await asyncpg.connect(dsn)
     try:
         await connection.execute(SCHEMA)
         rows = [(f"agent-{i}", "account", bytes(_DEFINITION_BYTES), "idle", False, i, i) for i in range(agents)]
         await connection.executemany("INSERT INTO bench_floor.agents VALUES ($1, $2, $3, $4, $5, $6, $7)", rows)
-        rows = [(f"session-{i}", "agent-0", "title", "idle", events if i == 0 else 0, i, i) for i in range(sessions)]
+        names = ["read", *(f"session-{i}" for i in range(sessions))]
+        rows = [(name, "agent-0", "title", "idle", events if name == "read" else 0, 1, 1) for name in names]
         await connection.executemany("INSERT INTO bench_floor.sessions VALUES ($1, $2, $3, $4, $5, $6, $7)", rows)
-        rows = [("session-0", i + 1, f"event-{i}", bytes(_EVENT_BYTES), i) for i in range(events)]
+        rows = [("read", i + 1, f"event-{i}", bytes(_EVENT_BYTES), i) for i in range(events)]
         await connection.executemany(_APPEND, rows)
         await connection.execute("ANALYZE bench_floor.agents, bench_floor.sessions, bench_floor.events")
     finally:
@@ -78,8 +79,8 @@ class Sql:
         return b"".join(row["definition"] for row in rows)
 
     async def get_session(self, _request: bytes = b"") -> bytes:
-        await self._pool.fetchrow(_GET_SESSION, "session-0")
-        rows = await self._pool.fetch(_GET_EVENTS, "session-0")
+        await self._pool.fetchrow(_GET_SESSION, "read")
+        rows = await self._pool.fetch(_GET_EVENTS, "read")
         return b"".join(row["payload"] for row in rows)
 
     async def append(self, session: str) -> None:

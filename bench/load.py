@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 import uvloop
@@ -83,8 +84,8 @@ class _Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are asyncio's in all but name.
+        self._transport = cast(asyncio.Transport, transport)
         self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
