@@ -95,9 +95,11 @@ def _check_settings() -> None:
 
 
 def _table(stack: Stack) -> Table:
+    program = _program()
     table = Table(
         title=f"Seed Agents serves at {stack.url}",
-        caption=f"Next, in another terminal: {_program()} keys new, then {_program()} call ListAgents. Ctrl-C stops.",
+        caption=f"Logs: {_short(stack.data_dir / 'logs')}. Ctrl-C stops.\n"
+        f"Next, in another terminal: {program} keys new, then {program} call ListAgents",
         caption_justify="left",
         title_justify="left",
         title_style="bold",
@@ -105,9 +107,7 @@ def _table(stack: Stack) -> Table:
     for column in ("what", "pid", "address", "log"):
         table.add_column(column)
     for process in stack.processes():
-        log = process.command.log
-        shown = log.relative_to(Path.cwd()) if log.is_relative_to(Path.cwd()) else log
-        table.add_row(process.name, str(process.pid or "-"), process.address, str(shown))
+        table.add_row(process.name, str(process.pid or "-"), process.address, process.command.log.name)
     given = {"postgres": stack.stores.postgres, "nats": stack.stores.nats, "valkey": stack.stores.valkey}
     for name in (name for name, process in given.items() if process is None):
         table.add_row(name, "-", "given by URL", "-")
@@ -117,9 +117,11 @@ def _table(stack: Stack) -> Table:
 def _program() -> str:
     """How this person can type the command's name."""
     program = Path(sys.argv[0])
-    if shutil.which(program.name) == str(program):
-        return program.name
-    return str(program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program)
+    return program.name if shutil.which(program.name) == str(program) else _short(program)
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _timings(stack: Stack) -> Table:
