@@ -99,7 +99,7 @@ def _table(stack: Stack) -> Table:
     table = Table(
         title=f"Seed Agents serves at {stack.url}",
         caption=f"Logs: {_short(stack.data_dir / 'logs')}. Ctrl-C stops.\n"
-        f"Next, in another terminal: {program} keys new, then {program} call ListAgents",
+        f"Next, in another terminal: {program} keys new",
         caption_justify="left",
         title_justify="left",
         title_style="bold",
