@@ -50,7 +50,7 @@ _APPEND = "INSERT INTO bench_floor.events VALUES ($1, $2, $3, $4, $5)"
 
 
 async def fill(dsn: str, *, agents: int, events: int, sessions: int) -> None:
-    """Make the tables: an account with `agents` agents, a session with `events` events to read, `sessions` to talk in."""
+    """Make the tables: an account with `agents` agents, a session of `events` events, `sessions` to talk in."""
     connection = await asyncpg.connect(dsn)
     try:
         await connection.execute(SCHEMA)
