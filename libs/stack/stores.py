@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -62,12 +63,16 @@ class Stores:
         return (store for store in (self.postgres, self.nats, self.valkey) if store is not None)
 
     def start(self, *, timeout: float = 60.0, abort: Event | None = None) -> None:
-        """Start the embedded ones together and wait for them. StartError, StackError as the processes raise them."""
-        run_together([lambda store=store: _start(store, timeout, abort) for store in self], abort)
+        """Start the embedded ones together and wait for them. StackError when one cannot; then none is left running."""
+        try:
+            run_together([partial(_start, store, timeout, abort) for store in self], abort)
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self, grace: float | None = None) -> None:
         """Stop the embedded ones together, cleanly."""
-        run_together([lambda store=store: store.stop(grace) for store in self])
+        run_together([partial(store.stop, grace) for store in self])
 
 
 def run_together(tasks: list[Callable[[], None]], abort: Event | None = None) -> None:

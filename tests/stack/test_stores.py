@@ -180,6 +180,15 @@ def test_a_given_url_means_no_embedded_store(tmp_path: Path) -> None:
     assert (given.database_url, given.nats_url) == ("postgresql://a@b/c", "nats://d")
 
 
+def test_one_that_cannot_start_takes_the_others_with_it(tmp_path: Path) -> None:
+    (tmp_path / "postgres").mkdir()
+    (tmp_path / "postgres" / "PG_VERSION").write_text("9\n")
+    broken = Stores(tmp_path, Keys(tmp_path), tmp_path)
+    with pytest.raises(StackError, match="made by PostgreSQL 9, the installed one is"):
+        broken.start()
+    assert [store.name for store in broken if store.pid is not None] == []
+
+
 def test_secrets_are_files_of_their_owner_only(tmp_path: Path) -> None:
     keys = Keys(tmp_path)
     keyring = keys.keyring_file()
