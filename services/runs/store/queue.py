@@ -97,19 +97,33 @@ _claim = sql(
     .returning(runs)
 )
 _next_due = sql(sa.select(sa.func.min(r.not_before)).where(r.status == "queued", r.not_before > _NOW))
-_renew = sql(
-    sa.update(runs)
+# Locks in the order that a cancel locks in, so that neither waits for the other in a circle.
+_held = (
+    sa.select(r.id)
     .where(
         r.id == sa.any_(_p("ids", ARRAY(sa.Text))),
         r.worker == _p("worker", sa.Text),
         r.status.in_(["claimed", "running"]),
     )
+    .order_by(r.created_at, r.id)
+    .with_for_update()
+    .cte("held")
+)
+_renew = sql(
+    sa.update(runs)
+    .where(r.id.in_(sa.select(_held.c.id)))
     .values(lease_until=_p("lease_until", sa.BigInteger))
     .returning(r.id, r.attempt, r.cancel_requested)
 )
+_expired = (
+    sa.select(r.id)
+    .where(r.status.in_(["claimed", "running"]), r.lease_until < _NOW)
+    .with_for_update(skip_locked=True)
+    .cte("expired")
+)
 _expire = sql(
     sa.update(runs)
-    .where(r.status.in_(["claimed", "running"]), r.lease_until < _NOW)
+    .where(r.id.in_(sa.select(_expired.c.id)))
     .values(status="queued", lease_until=None, worker=None, not_before=_NOW, **_TOUCH)
     .returning(runs)
 )
@@ -149,7 +163,13 @@ _complete = sql(
     .returning(runs)
 )
 _plan = sql(sa.update(runs).where(_mine).values(plan=_p("plan", sa.LargeBinary), **_TOUCH).returning(runs))
-_usage = sql(sa.update(runs).where(_mine).values(usage=_p("usage", sa.LargeBinary)))
+_ensure_plan = sql(
+    sa.update(runs)
+    .where(r.id == _p("id", sa.Text), r.session_id == _p("session_id", sa.Text), r.plan.is_(None))
+    .values(plan=_p("plan", sa.LargeBinary), **_TOUCH)
+    .returning(runs)
+)
+_usage = sql(sa.update(runs).where(_mine).values(usage=_p("usage", sa.LargeBinary), **_TOUCH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +199,10 @@ class Queue:
     async def start(self, turn: st.TurnStart, notify: str) -> tuple[Row, bool]:
         """The run of a turn, created unless it exists; tells whether it is new.
 
-        A turn that a message waits for is interactive and has one attempt; one queued behind another is background
-        with three (limits.md, Runs and scripts).
+        A turn that a message waits for is interactive and has one attempt; one queued behind another, or that nobody
+        waits for, is background with three (limits.md, Runs and scripts).
         """
-        background = turn.queued_behind
+        background = turn.queued_behind or turn.origin not in ("", "user")
         async with self._outbox.transaction() as tx:
             row = await tx.fetchrow(
                 _start,
@@ -262,10 +282,18 @@ class Queue:
 
     async def store_usage(self, run_id: str, attempt: int, usage: bytes) -> None:
         """Keep the usage so far of a held run."""
-        await self._db.execute(_usage, id=run_id, attempt=attempt, usage=usage)
+        await self._db.execute(_usage, id=run_id, attempt=attempt, usage=usage, now=self._now())
 
     async def store_plan(self, run_id: str, attempt: int, plan: Mapping[str, Any]) -> None:
         """Keep the settled plan of a held run with the run."""
         async with self._outbox.transaction() as tx:
             row = await tx.fetchrow(_plan, id=run_id, attempt=attempt, now=self._now(), plan=msgspec.json.encode(plan))
+            emit(tx, [row] if row is not None else [])
+
+    async def ensure_plan(self, session_id: str, run_id: str, plan: Mapping[str, Any]) -> None:
+        """Keep a settled plan with the run of the session that owns it, unless that run has one."""
+        async with self._outbox.transaction() as tx:
+            row = await tx.fetchrow(
+                _ensure_plan, id=run_id, session_id=session_id, now=self._now(), plan=msgspec.json.encode(plan)
+            )
             emit(tx, [row] if row is not None else [])
