@@ -18,3 +18,14 @@ def usage_json(usage: Usage) -> bytes:
             "total": usage.total,
         }
     )
+
+
+def usage_of(body: bytes | None) -> Usage:
+    """The usage that `usage_json` or `RunUsageInfo` JSON tells; none for None."""
+    told = msgspec.json.decode(body) if body else {}
+    return Usage(
+        input=told.get("input", 0),
+        output=told.get("output", 0),
+        cache_read=told.get("cacheRead", 0),
+        cache_write=told.get("cacheWrite", 0),
+    )

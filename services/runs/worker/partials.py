@@ -126,9 +126,13 @@ class PartialStream:
 
     async def drain(self) -> None:
         """Send what is pending now."""
-        if self._flusher is not None:
-            self._hurry.set()
-            await self._flusher
+        if self._flusher is None:
+            return
+        self._hurry.set()
+        try:
+            # Not awaited itself: canceling the turn here would cancel the sending, and with it the text.
+            await asyncio.wait([self._flusher])
+        finally:
             self._hurry.clear()
 
     async def end_block(self) -> None:

@@ -12,11 +12,11 @@ import msgspec
 from seed.sessions.v1 import turns_pb2
 
 from libs import telemetry
-from libs.errors import Canceled, NotFound, StaleAttempt, Unavailable
+from libs.errors import Canceled, Invalid, NotFound, StaleAttempt, Unavailable
 from libs.store import Row
 from services.runs.domain import plan as plans
 from services.runs.domain import transcript, verbs
-from services.runs.domain.usage import usage_json
+from services.runs.domain.usage import usage_json, usage_of
 from services.runs.providers.contract import (
     AssistantMessage,
     ConfigError,
@@ -40,6 +40,7 @@ log = telemetry.get_logger("turn")
 
 STOPPED = "Stopped."
 NO_TEXT = "Model response did not include assistant text"
+_CODES = {500: "executor-error", 502: "provider-error"}
 ENDED_BADLY = "The provider ended the reply with an error"
 
 
@@ -98,6 +99,8 @@ class _Progress:
     usage: Usage = field(default_factory=Usage)
     replied: bool = False
     wrote_text: bool = False
+    unsaved: turns_pb2.NewEvent | None = None
+    """Text of a complete reply that is not known to be durable yet."""
 
 
 class Turn:
@@ -107,7 +110,7 @@ class Turn:
         self._parts, self._held = parts, held
         self._log = parts.log_of(held.run_id, held.attempt)
         self._stream = parts.stream_of(held.row)
-        self._progress = _Progress()
+        self._progress = _Progress(usage=usage_of(held.row["usage"]))
         self._model: ModelConfig | None = None
         self._reply_started = 0.0
         self._step = 0
@@ -135,7 +138,7 @@ class Turn:
         except NotFound as e:
             gone = "Agent" if e.message.startswith("Agent") else "Session"
             return Verdict(Ending("canceled", gone=gone, usage=self._usage()))
-        except Unavailable:
+        except (Unavailable, OSError):
             return Verdict(again_at=self._parts.now() + 1_000)
         except ProviderError as e:
             return await self._failed("provider-error", e.message, 502, retryable=e.retryable)
@@ -147,23 +150,25 @@ class Turn:
 
     async def _execute(self) -> Verdict | None:
         if self._held.row["cancel_requested"]:
+            await self._clear_earlier()
             return await self._canceled()
         begin = await self._log.begin()
+        await self._clear_earlier()
         if begin.HasField("outcome"):
             done = begin.outcome
+            code = _CODES.get(done.error_status, "config-error")
             return Verdict(
                 Ending(
                     done.status,
                     assistant_event_id=done.assistant_event_id,
-                    error=_error("provider-error", done.error_message) if done.error_message else None,
+                    error=_error(code, done.error_message) if done.error_message else None,
                     error_status=done.error_status,
+                    gone=done.gone,
                 )
             )
         if begin.canceled:
             return await self._canceled()
-        if self._held.attempt > 1:
-            await self._stream.clear_earlier()
-        self._stream.activity("starting", usage=usage_json(Usage()))
+        self._stream.activity("starting", usage=usage_json(self._progress.usage))
         self._model = await self._parts.models.resolve(begin)
         events = [transcript.LogEvent(e.id, msgspec.json.decode(e.payload)) for e in begin.events]
         plan = await self._current_plan(begin)
@@ -174,11 +179,16 @@ class Turn:
         tools = ToolBox(self._log, self._parts.queue, self._held, plan, self._parts.now)
         return await self._converse(begin.system_prompt, messages, tools)
 
+    async def _clear_earlier(self) -> None:
+        if self._held.attempt > 1:
+            await self._stream.clear_earlier()
+
     async def _current_plan(self, begin: turns_pb2.BeginTurnResponse) -> dict[str, Any] | None:
         if not begin.session.plan:
             return None
         plan: dict[str, Any] = msgspec.json.decode(begin.session.plan)
         if plans.is_history(plan, self._held.run_id):
+            await self._parts.queue.ensure_plan(begin.session.id, str(plan.get("ownerRunId", "")), plan)
             await self._log.set_plan(None)
             return None
         return plan
@@ -249,56 +259,74 @@ class Turn:
         """Append the text and the calls, run the calls side by side, append each result when it is there."""
         events: list[turns_pb2.NewEvent] = []
         if reply.text.strip():
-            await self._stream.end_block()
-            events.append(self._text_event(reply.text, reply.usage))
-            self._progress.wrote_text = True
-        logged = [c for c in reply.tool_calls if tools.logged(c.name)]
-        for call in logged:
+            events.append(await self._whole_text(reply))
+        for n, call in enumerate(reply.tool_calls):
+            if not tools.logged(call.name):
+                continue
             shown = verbs.detail(call.arguments)
             more = {"toolName": call.name, "toolCallId": call.id, **({"detail": shown} if shown else {})}
             self._stream.activity("tool", more=more)
             events.append(
                 self._event(
-                    f"call:{call.id}", {"type": "tool_call", "id": call.id, "name": call.name, "input": _input(call)}
+                    f"call:{n}", {"type": "tool_call", "id": call.id, "name": call.name, "input": call.arguments}
                 )
             )
         if events:
             await self._log.append(*events)
-            await self._stream.clear()
-        return list(await asyncio.gather(*(self._tool(call, tools) for call in reply.tool_calls)))
+            await self._text_saved()
+        running = [asyncio.create_task(self._tool(n, call, tools)) for n, call in enumerate(reply.tool_calls)]
+        try:
+            return list(await asyncio.gather(*running))
+        finally:
+            # One that fails ends the turn: nothing of the turn may go on behind its end.
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
 
-    async def _tool(self, call: ToolCallPart, tools: ToolBox) -> ToolResultMessage:
+    async def _whole_text(self, reply: ReplyDone) -> turns_pb2.NewEvent:
+        """Close the block of a complete reply and give its event, which a cancel still keeps while it is unsaved."""
+        self._progress.unsaved = event = self._text_event(reply.text, reply.usage)
+        await self._stream.end_block()
+        return event
+
+    async def _text_saved(self) -> None:
+        self._progress.wrote_text = self._progress.wrote_text or self._progress.unsaved is not None
+        self._progress.unsaved = None
+        await self._stream.clear()
+
+    async def _tool(self, n: int, call: ToolCallPart, tools: ToolBox) -> ToolResultMessage:
         started = time.monotonic()
         payload: dict[str, Any] = {"type": "tool_result", "toolCallId": call.id, "name": call.name}
         try:
             payload["output"] = await tools.execute(call)
-        except verbs.VerbError as e:
+        except (verbs.VerbError, Invalid) as e:
             payload["error"] = str(e)
         payload["meta"] = {"durationMs": int((time.monotonic() - started) * 1000)}
         if tools.logged(call.name):
             self._stream.activity("thinking")
-            await self._log.append(self._event(f"result:{call.id}", payload))
+            await self._log.append(self._event(f"result:{n}", payload))
         return ToolResultMessage(call.id, call.name, transcript.result_text(payload), "error" in payload)
 
     async def _finish(self, reply: ReplyDone) -> Verdict | None:
         events: list[turns_pb2.NewEvent] = []
         if reply.text.strip():
-            await self._stream.end_block()
-            events.append(self._text_event(reply.text, reply.usage))
+            events.append(await self._whole_text(reply))
         elif not self._progress.wrote_text:
             return await self._failed("provider-error", NO_TEXT, 502, retryable=True)
         outcome = await self._log.finish("succeeded", events)
-        await self._stream.clear()
+        await self._text_saved()
         return Verdict(Ending("succeeded", assistant_event_id=outcome.assistant_event_id, usage=self._usage()))
 
     async def _canceled(self) -> Verdict | None:
         """Keep the text streamed so far; without any text of this turn the session says that it was stopped."""
+        # The hint or the heartbeat may bring the same cancel once more: it must not interrupt its own handling.
+        self._held.stop = self._held.stop or "canceled"
         await self._stream.drain()
         text = self._stream.text
-        events = []
+        events = [self._progress.unsaved] if self._progress.unsaved is not None else []
         if text.strip() and self._model is not None:
             await self._stream.end_block()
-            events.append(self._text_event(text, None))
+            events = events or [self._text_event(text, None)]
         try:
             outcome = await self._log.finish("canceled", events, stopped_text=STOPPED)
         except NotFound as e:
@@ -338,7 +366,3 @@ class Turn:
 
 def _error(code: str, message: str) -> bytes:
     return msgspec.json.encode({"code": code, "message": message})
-
-
-def _input(call: ToolCallPart) -> Any:
-    return call.arguments

@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,10 @@ log = telemetry.get_logger("worker")
 
 GRACE_S = 10.0
 """How long running turns may go on after SIGTERM before they are handed back."""
+
+
+CLAIM_S = 2.0
+"""How long a claim under way may take after SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,9 @@ class Worker:
         stopping: asyncio.Task[Any] = asyncio.create_task(stop.wait(), name="stop")
         done, _ = await asyncio.wait([*loops, stopping], return_when=asyncio.FIRST_COMPLETED)
         self._stopping = True
+        self.wake()
+        # Not canceled at once: runs claimed in this moment would wait for their lease to run out.
+        await asyncio.wait([loops[0]], timeout=CLAIM_S)
         loops[0].cancel()
         if self._held and stopping in done:
             with contextlib.suppress(TimeoutError):
@@ -96,18 +103,14 @@ class Worker:
 
     async def _claims(self) -> None:
         pause = self._pace.poll_min_s
-        while True:
+        while not self._stopping:
             self._wake.clear()
             free = self._pace.slots - len(self._held)
-            try:
+            rows: list[Row] = []
+            due: int | None = None
+            with _outliving("queue not claimed from"):
                 rows = await self._queue.claim(self.id, free) if free > 0 else []
                 due = await self._queue.next_due() if not rows and free > 0 else None
-            except (SeedError, OSError) as e:
-                log.warning("queue is not reachable", error=type(e).__name__)
-                rows, due = [], None
-            except Exception as e:  # the loop must outlive any single failure
-                log.error("claim failed", error=type(e).__name__, exc_info=e)
-                rows, due = [], None
             for row in rows:
                 self._begin(row)
             if rows and len(rows) == free:
@@ -115,11 +118,15 @@ class Worker:
                 continue
             pause = self._pace.poll_min_s if rows else min(pause * 1.5, self._pace.poll_max_s)
             wait = pause if due is None else max(0.001, min(pause, (due - self._now()) / 1000))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), wait)
+            if not self._stopping:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), wait)
 
     def _begin(self, row: Row) -> None:
         held = Held(row)
+        earlier = self._held.get(held.run_id)
+        if earlier is not None:
+            earlier.halt("lost")
         self._held[held.run_id] = held
         self._idle.clear()
         held.task = asyncio.create_task(self._execute(held), name=f"run-{held.run_id}")
@@ -179,24 +186,30 @@ class Worker:
             mine = {h.run_id: h for h in self._held.values()}
             if not mine:
                 continue
-            try:
+            with _outliving("leases not renewed"):
                 kept = await self._queue.renew(self.id, list(mine))
-            except (SeedError, OSError) as e:
-                log.warning("leases not renewed", error=type(e).__name__)
-                continue
-            for run_id, held in mine.items():
-                attempt, cancel = kept.get(run_id, (0, False))
-                if attempt != held.attempt:
-                    held.halt("lost")
-                elif cancel:
-                    held.halt("canceled")
+                for run_id, held in mine.items():
+                    attempt, cancel = kept.get(run_id, (0, False))
+                    if attempt != held.attempt:
+                        held.halt("lost")
+                    elif cancel:
+                        held.halt("canceled")
 
     async def _expiries(self) -> None:
         while True:
             await asyncio.sleep(1.0)
-            try:
+            with _outliving("expired leases not looked at"):
                 if await self._queue.expire():
                     self._bus.publish(events.WORK, b"")
                     self.wake()
-            except (SeedError, OSError) as e:
-                log.warning("expired leases not looked at", error=type(e).__name__)
+
+
+@contextlib.contextmanager
+def _outliving(what: str) -> Iterator[None]:
+    """Let the loop around this block outlive a failure inside it."""
+    try:
+        yield
+    except (SeedError, OSError) as e:
+        log.warning(what, error=type(e).__name__)
+    except Exception as e:
+        log.error(what, error=type(e).__name__, exc_info=e)
