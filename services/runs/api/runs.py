@@ -60,7 +60,7 @@ class RunsApi:
             session_id=request.session_id if request.HasField("session_id") else None,
             agent_id=request.agent_id if request.HasField("agent_id") else None,
         )
-        status = request.status if request.HasField("status") else None
+        status = _id(request.status) if request.HasField("status") else None
         limit = request.limit or selectors.LIMIT
         if by.kind == "root_run_id":
             row, role = await self._authorized(by.value, "reader", caller)
@@ -118,10 +118,10 @@ class RunsApi:
         return row, access.role
 
     async def _resolve(
-        self, caller: Caller, need: str, *, agent_id: str = "", session_id: str = "", noun: str = ""
+        self, caller: Caller, need: str, *, agent_id: str = "", session_id: str | None = None, noun: str = ""
     ) -> access_pb2.ResolveAccessResponse:
         request = access_pb2.ResolveAccessRequest(need=need, noun=noun)
-        if session_id:
+        if session_id is not None:
             request.session_id = session_id
         else:
             request.agent_id = agent_id
@@ -133,7 +133,13 @@ class RunsApi:
         """Close the turns of canceled runs: sessions refuses what comes after, workers stop, waiting callers hear."""
         if done.asked:
             ids = [row["id"] for row in done.asked]
-            await self._sessions.call(self._turns.CancelTurns, turns_pb2.CancelTurnsRequest(run_ids=ids), retry=True)
+            try:
+                await self._sessions.call(
+                    self._turns.CancelTurns, turns_pb2.CancelTurnsRequest(run_ids=ids), retry=True
+                )
+            except SeedError as e:
+                # The mark on the runs is durable: the workers that hold them end them all the same.
+                log.warning("turns not marked as canceled", runs=ids, error=e.message)
         for row in done.ended:
             if row["session_id"] is None:
                 continue
