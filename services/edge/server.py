@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from contextlib import AsyncExitStack
 
 from aiohttp import web
 
@@ -14,14 +13,18 @@ from libs.events import Bus, edge_subject
 from services.edge.api.agents import AgentActions
 from services.edge.api.body import Bodies
 from services.edge.api.dispatch import Dispatcher
-from services.edge.api.http import Routes, text_response
+from services.edge.api.http import Routes
 from services.edge.api.info import Info
 from services.edge.api.messages import MessageActions, TurnNews
 from services.edge.api.runs import RunActions
 from services.edge.api.secrets import SecretActions
 from services.edge.api.sessions import SessionActions
 from services.edge.api.verify import Verifier
+from services.edge.api.websocket import WebSockets
 from services.edge.domain.replay import ReplayWindow
+from services.edge.live.hub import Hub
+from services.edge.live.tasks import Tasks
+from services.edge.live.tracker import Tracker
 from services.edge.settings import EdgeSettings
 from services.edge.upstream import Peers, Valkey
 
@@ -60,21 +63,35 @@ class Edge:
         )
         dispatcher = Dispatcher(verifier, self._window, areas)
         bodies = Bodies(limit=s.body_limit_bytes, budget=s.bodies_in_flight_bytes, timeout_s=s.body_timeout_ms / 1000)
-        self._routes = Routes(dispatcher, bodies, Info(s), self._websocket)
-        self._stack = AsyncExitStack()
+        self._tasks = Tasks()
+        self._hub = Hub(
+            self._peers,
+            self._valkey,
+            self._bus,
+            self._tasks,
+            limit=s.subscriptions_per_socket,
+            heads_interval_s=s.heads_interval_ms / 1000,
+        )
+        self._tracker = Tracker(
+            per_account=s.sockets_per_account,
+            per_address=s.sockets_per_address,
+            ping_s=s.ping_interval_ms / 1000,
+            pong_s=s.pong_timeout_ms / 1000,
+        )
+        self._sockets = WebSockets(verifier, self._hub, self._tracker, queue_bytes=s.send_queue_bytes)
+        self._routes = Routes(dispatcher, bodies, Info(s), self._sockets.handle)
         self._runner: web.ServerRunner | None = None
         self._background: asyncio.Task[None] | None = None
         self.port = 0
-
-    async def _websocket(self, _request: web.BaseRequest) -> web.StreamResponse:
-        return text_response(400, "WebSocket upgrade failed")
 
     async def start(self) -> None:
         """Connect and listen. Raises OSError when the address is taken."""
         await self._bus.start()
         await self._bus.subscribe(self._notify, self._news.on_message)
         self._bus.on_restored(self._news.waits.ask_now)
+        self._bus.on_restored(self._hub.restored)
         self._background = asyncio.create_task(self._run_background(), name="edge")
+        await self._tasks.ready()
         server = web.Server(self._routes.handle, access_log=None, auto_decompress=False)
         self._runner = web.ServerRunner(server, shutdown_timeout=DRAIN_S)
         await self._runner.setup()
@@ -85,11 +102,15 @@ class Edge:
 
     async def _run_background(self) -> None:
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._tasks.run())
             group.create_task(self._window.renew())
+            group.create_task(self._hub.run())
+            group.create_task(self._tracker.keep_alive())
 
     async def stop(self) -> None:
-        """Stop in order: let waiting callers go, stop accepting, answer what runs, disconnect."""
+        """Stop in order: let waiting callers and sockets go, stop accepting, answer what runs, disconnect."""
         self._news.waits.close()
+        self._sockets.close_all()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._background is not None:

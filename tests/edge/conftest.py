@@ -111,8 +111,7 @@ async def start(stores: Stores) -> AsyncIterator[Start]:
     async def make(**changes: Any) -> World:
         sessions, runs, secrets = FakeSessions(), FakeRuns(), FakeSecrets()
         servers = await serve_fakes(sessions, runs, secrets)
-        for server in servers.values():
-            undo.append(lambda server=server: server.stop(0.1))
+        undo.extend(lambda server=server: server.stop(0.1) for server in servers.values())
         bus = Bus(stores.nats_url, "test")
         await bus.start()
         undo.append(bus.close)

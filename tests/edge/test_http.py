@@ -167,7 +167,7 @@ async def test_slow_bodies(start: Start) -> None:
     writer.close()
 
 
-# ---- the replay window ------------------------------------------------------------------------------------------------
+# The replay window
 
 
 async def test_a_signature_acts_once(world: World) -> None:
@@ -201,7 +201,7 @@ async def test_without_valkey_only_reads_go_on(start: Start) -> None:
     assert status == 503 and headers["retry-after"] == "1" and not world.secrets.seen
 
 
-# ---- messages ---------------------------------------------------------------------------------------------------------
+# Messages
 
 
 def conversation(world: World) -> tuple[wire.Key, types_pb2.Session]:

@@ -1,0 +1,1 @@
+"""What sockets watch, kept live: subscriptions, the bus, loads from the owners, access."""
