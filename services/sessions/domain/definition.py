@@ -9,7 +9,7 @@ from libs.errors import Forbidden, Invalid
 from libs.protocol import limits
 from libs.protocol.models import REASONING_LEVELS, reasoning_levels
 from libs.protocol.text import byte_length, required_text
-from libs.richtext import resolve_prompt
+from libs.richtext import BlocksInvalid, resolve_prompt
 from libs.wire import encode
 
 Definition = dict[str, Any]
@@ -24,7 +24,7 @@ def normalized(value: object, new_id: Callable[[], str]) -> Definition:
     if not isinstance(value, dict):
         raise Invalid("Agent definition is required")
     out: Definition = {"name": required_text(value.get("name"), "Agent name")}
-    out["systemPrompt"] = resolve_prompt(value.get("systemPrompt"), "System prompt", limits.PROMPT_BYTES, new_id)
+    out["systemPrompt"] = _prompt(value.get("systemPrompt"), new_id)
     out["modelProvider"] = required_text(value.get("modelProvider"), "Model provider")
     out["model"] = required_text(value.get("model"), "Model")
     if "reasoningLevel" in value:
@@ -95,6 +95,13 @@ def check_references(definition: Definition, provider_type: str | None, missing_
             raise Invalid(f"Model {model} does not support reasoning level '{level}' (valid: {valid})")
     if missing_keys:
         raise Invalid("Signing key not found")
+
+
+def _prompt(value: object, new_id: Callable[[], str]) -> list[Any]:
+    try:
+        return resolve_prompt(value, "System prompt", limits.PROMPT_BYTES, new_id)
+    except BlocksInvalid as e:
+        raise Invalid(e.message) from None
 
 
 def _enabled_models(value: object) -> list[dict[str, str]]:
