@@ -77,11 +77,11 @@ class Client:
         self.id = account
         self._sent = 0
 
-    async def __call__(self, method: str, **fields: Any) -> Any:
+    async def __call__(self, method: str, /, **fields: Any) -> Any:
         call, request = self._methods[method]
         return await self._peer.call(call, request(**fields), account=self.id, signer=self.id)
 
-    async def fails(self, status: int, text: str, method: str, **fields: Any) -> None:
+    async def fails(self, status: int, text: str, method: str, /, **fields: Any) -> None:
         """The call must fail so."""
         with pytest.raises(SeedError) as e:
             await self(method, **fields)
