@@ -117,6 +117,24 @@ async def test_a_subscription_is_as_healthy_as_its_sign_in(world: World) -> None
     assert (plain.auth_mode, plain.auth_status) == ("", "")
 
 
+async def test_what_is_stored_is_answered_for_that_record_alone(world: World) -> None:
+    """Several providers and several sign-ins in the database: each answer is about the one that was set."""
+    c, other = world.account(), world.account()
+    for who in (c, other):
+        await who.secret("login", b"{}")
+        await who.secret("second", b"{}", needsReauth=True)
+    for who in (c, other):
+        for name, oauth, health in (("a", "login", "ok"), ("b", "second", "needs-login"), ("c", "none", "needs-login")):
+            config = {"type": "openai", "authMode": "subscription", "secretRefs": {"oauth": oauth}}
+            for _ in range(2):
+                assert (await who.provider(name, **config)).auth_status == health
+    assert {p.name: p.auth_status for p in (await c("ListModelProviders")).providers} == {
+        "a": "ok",
+        "b": "needs-login",
+        "c": "needs-login",
+    }
+
+
 async def test_a_reader_of_an_agent_sees_the_owners_providers(world: World) -> None:
     owner, reader, stranger = (world.account() for _ in range(3))
     agent = world.agent(owner, reader=reader)

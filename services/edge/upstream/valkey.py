@@ -13,6 +13,7 @@ from services.edge.domain.replay import StoreAway
 
 _FAILURES = (RedisError, OSError, TimeoutError)
 _TIMEOUT_S = 2.0
+_CONNECTIONS = 16
 
 # A mark is only deleted by who set it: after a stall it may have expired and belong to another edge.
 _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
@@ -25,14 +26,17 @@ class Valkey:
     """One pool of connections. Every method raises StoreAway when the server cannot be reached in time."""
 
     def __init__(self, url: str) -> None:
-        self._redis: Any = redis.asyncio.Redis.from_url(
+        # A burst waits for a connection instead of failing: more connections would not make Valkey faster.
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
             url,
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=_TIMEOUT_S,
             health_check_interval=0,
             retry=Retry(NoBackoff(), 1),
-            max_connections=64,
+            max_connections=_CONNECTIONS,
+            timeout=_TIMEOUT_S,
         )
+        self._redis: Any = redis.asyncio.Redis.from_pool(pool)
 
     async def claim(self, key: str, mark: bytes, ttl_ms: int) -> bytes | None:
         """Set `key` to `mark` when nobody has; returns what was there, None when the claim is ours."""

@@ -59,8 +59,10 @@ class ProviderRows:
                     **{c: new.excluded[c] for c in ("type", "auth_mode", "base_url", "model_defaults", "secret_refs")},
                     "updated_at": sa.func.greatest(new.excluded.updated_at, p.c.updated_at + 1),
                 },
-            ).returning(*seen)
+            ).returning(p.c.id)
         )
+        # Read apart: a subquery in RETURNING does not see the row it belongs to.
+        self._one = sql(sa.select(*seen).where(p.c.id == sa.bindparam("id")))
 
         # Whether a secret is still referenced must not change while a provider that references it is deleted.
         self._lock = sql(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(account, sa.text("0")))))
@@ -119,7 +121,7 @@ class ProviderRows:
         """Insert or replace; id and creation time of an existing row stay."""
         async with self._outbox.transaction() as tx:
             await tx.fetch(self._lock, account=account)
-            row = await tx.fetchrow(
+            stored = await tx.fetchval(
                 self._put,
                 id=new_id,
                 account=account,
@@ -132,6 +134,7 @@ class ProviderRows:
                 created_at=now_ms,
                 updated_at=now_ms,
             )
+            row = await tx.fetchrow(self._one, id=stored)
             assert row is not None
             tx.emit(*events.account_hint(account, _CHANGED, only=(account,)))
         return _stored(row)
