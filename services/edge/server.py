@@ -31,6 +31,8 @@ from services.edge.upstream import Peers, Valkey
 log = telemetry.get_logger("edge")
 
 DRAIN_S = 10.0
+LINGER_S = 2.0
+"""How long the rest of a refused body is taken in, so that its sender gets to read the answer."""
 
 
 def now_ms() -> float:
@@ -92,7 +94,9 @@ class Edge:
         self._bus.on_restored(self._hub.restored)
         self._background = asyncio.create_task(self._run_background(), name="edge")
         await self._tasks.ready()
-        server = web.Server(self._routes.handle, access_log=None, auto_decompress=False)
+        server = web.Server(
+            self._routes.handle, access_log=None, auto_decompress=False, lingering_time=LINGER_S
+        )
         self._runner = web.ServerRunner(server, shutdown_timeout=DRAIN_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._settings.http_hostname, self._settings.http_port, backlog=1024)

@@ -26,18 +26,17 @@ class Bodies:
     def __init__(self, *, limit: int, budget: int, timeout_s: float) -> None:
         self._limit, self._budget, self._timeout_s = limit, budget, timeout_s
         self._held = 0
+        metrics.BODY_BYTES.set_function(lambda: self._held)
 
     def hold(self, size: int) -> None:
         """Take `size` bytes of the budget. Raises Unavailable when it is used up."""
         if self._held + size > self._budget:
             raise Unavailable("The server is busy, try again", retry_after_s=1)
         self._held += size
-        metrics.BODY_BYTES.set(self._held)
 
     def give_back(self, size: int) -> None:
         """Return what was held, once the request is answered."""
         self._held -= size
-        metrics.BODY_BYTES.set(self._held)
 
     async def read(self, request: web.BaseRequest) -> tuple[bytes, int]:
         """The whole body and how much of the budget it holds; the caller gives that back.

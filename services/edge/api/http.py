@@ -22,7 +22,7 @@ HEALTH = frozenset({"/api/health", "/agents/api/health"})
 VERSION = frozenset({"/api/version", "/agents/api/version"})
 WEBSOCKET = "/agents/ws"
 
-_PROTOCOL = {"X-Agents-Protocol": str(PROTOCOL_VERSION)}
+_PROTOCOL = {"X-Agents-Protocol": str(PROTOCOL_VERSION), hdrs.SERVER: "seed-agents"}
 _CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Headers": "Content-Type, Accept",
