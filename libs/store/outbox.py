@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import sqlalchemy as sa
@@ -27,7 +27,7 @@ SWEEP_AFTER_MS = 2_000
 """Age at which a row counts as left behind."""
 _SWEEP_EVERY_S = 1.0
 _DELETE_EVERY_S = 0.25
-_SWEEP_ROWS = 500
+_SWEEP_ROWS = 100
 
 Publish = Callable[[str, bytes], bool]
 """Hands a message to the bus; False when it is not connected."""
@@ -91,6 +91,11 @@ class Outbox:
             if self._publish(subject, body):
                 self._done.append(row)
 
+    def tell(self, messages: Iterable[tuple[str, bytes]]) -> None:
+        """Publish news of what has committed, without a row: for changes that another event follows in any case."""
+        for subject, body in messages:
+            self._publish(subject, body)
+
     async def run(self) -> None:
         """Delete published rows and publish left-behind ones until canceled. Belongs into the service's task group."""
         swept = 0.0
@@ -114,12 +119,26 @@ class Outbox:
     async def _forget(self) -> None:
         if self._done:
             ids, self._done = self._done, []
-            await self._db.execute(self._delete, ids=ids)
+            try:
+                await self._db.execute(self._delete, ids=ids)
+            except BaseException:
+                self._done += ids
+                raise
 
     async def _sweep(self) -> None:
+        while await self._sweep_some():
+            pass
+
+    async def _sweep_some(self) -> bool:
+        """Publish some rows that are left behind; whether there may be more that can be published now."""
         before = int(self._now() * 1000) - SWEEP_AFTER_MS
         async with self._db.transaction() as tx:
             rows = await tx.fetch(self._left, before=before)
-            ids = [r["id"] for r in rows if self._publish(r["subject"], r["body"])]
+            ids: list[int] = []
+            for row in rows:
+                if not self._publish(row["subject"], row["body"]):
+                    break
+                ids.append(row["id"])
             if ids:
                 await tx.execute(self._delete, ids=ids)
+        return len(ids) == _SWEEP_ROWS

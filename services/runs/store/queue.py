@@ -145,6 +145,10 @@ _give_back = sql(
     )
     .returning(runs)
 )
+# Whether the session has another run to execute now.
+_waits = sa.literal_column(
+    "exists (select 1 from runs q where q.session_id = runs.session_id and q.status = 'queued')", sa.Boolean
+).label("session_waits")
 _complete = sql(
     sa.update(runs)
     .where(_mine)
@@ -160,7 +164,7 @@ _complete = sql(
         updated_at=sa.func.greatest(r.updated_at, r.started_at, _NOW),
         version=r.version + 1,
     )
-    .returning(runs)
+    .returning(runs, _waits)
 )
 _plan = sql(sa.update(runs).where(_mine).values(plan=_p("plan", sa.LargeBinary), **_TOUCH).returning(runs))
 _ensure_plan = sql(
@@ -203,39 +207,39 @@ class Queue:
         waits for, is background with three (limits.md, Runs and scripts).
         """
         background = turn.queued_behind or turn.origin not in ("", "user")
-        async with self._outbox.transaction() as tx:
-            row = await tx.fetchrow(
-                _start,
-                id=turn.run_id,
-                account=turn.owner,
-                agent_id=turn.agent_id,
-                session_id=turn.session_id,
-                origin=turn.origin or "user",
-                title=turn.title,
-                queue=1 if background else 0,
-                max_failures=3 if background else 1,
-                notify=notify,
-                now=self._now(),
-            )
-            if row is not None:
-                emit(tx, [row])
-                return row, True
-            known = await tx.fetchrow(_notify, id=turn.run_id, notify=notify)
-            if known is None:
-                raise RuntimeError("a run row cannot vanish")
-            return known, False
+        row = await self._db.fetchrow(
+            _start,
+            id=turn.run_id,
+            account=turn.owner,
+            agent_id=turn.agent_id,
+            session_id=turn.session_id,
+            origin=turn.origin or "user",
+            title=turn.title,
+            queue=1 if background else 0,
+            max_failures=3 if background else 1,
+            notify=notify,
+            now=self._now(),
+        )
+        if row is not None:
+            # Without the outbox: the claim that follows tells the run's state again.
+            self._outbox.tell([events.run_changed(run_of(row))])
+            return row, True
+        known = await self._db.fetchrow(_notify, id=turn.run_id, notify=notify)
+        if known is None:
+            raise RuntimeError("a run row cannot vanish")
+        return known, False
 
     async def claim(self, worker: str, slots: int) -> list[Row]:
         """Claim up to `slots` runs, interactive and older first."""
         now = self._now()
         try:
-            async with self._outbox.transaction() as tx:
-                rows = await tx.fetch(_claim, now=now, slots=slots, worker=worker, lease_until=now + self._lease)
-                emit(tx, rows)
-                return list(rows)
+            rows = await self._db.fetch(_claim, now=now, slots=slots, worker=worker, lease_until=now + self._lease)
         except asyncpg.UniqueViolationError:
             # Another worker has just claimed a run of the same session: it is not due any more.
             return []
+        # Without the outbox: a claim that dies here is followed by the change that its lease running out makes.
+        self._outbox.tell(events.run_changed(run_of(row)) for row in rows)
+        return list(rows)
 
     async def next_due(self) -> int | None:
         """When the next delayed run becomes due, in Unix milliseconds."""

@@ -103,6 +103,7 @@ class Worker:
 
     async def _claims(self) -> None:
         pause = self._pace.poll_min_s
+        polled = True
         while not self._stopping:
             self._wake.clear()
             free = self._pace.slots - len(self._held)
@@ -110,7 +111,7 @@ class Worker:
             due: int | None = None
             with _outliving("queue not claimed from"):
                 rows = await self._queue.claim(self.id, free) if free > 0 else []
-                due = await self._queue.next_due() if not rows and free > 0 else None
+                due = await self._queue.next_due() if polled and not rows and free > 0 else None
             for row in rows:
                 self._begin(row)
             if rows and len(rows) == free:
@@ -118,9 +119,12 @@ class Worker:
                 continue
             pause = self._pace.poll_min_s if rows else min(pause * 1.5, self._pace.poll_max_s)
             wait = pause if due is None else max(0.001, min(pause, (due - self._now()) / 1000))
+            polled = False
             if not self._stopping:
-                with contextlib.suppress(TimeoutError):
+                try:
                     await asyncio.wait_for(self._wake.wait(), wait)
+                except TimeoutError:
+                    polled = True
 
     def _begin(self, row: Row) -> None:
         held = Held(row)
@@ -133,6 +137,7 @@ class Worker:
 
     async def _execute(self, held: Held) -> None:
         telemetry.new_trace()
+        more = True
         try:
             verdict = await Turn(self._parts, held).run()
             # What is decided is written down: from here on nothing may interrupt.
@@ -152,15 +157,18 @@ class Worker:
                 ending = verdict.ending
                 row = await self._settle(lambda: self._queue.complete(held.run_id, held.attempt, ending))
                 self._tell(row)
+                more = row is None or row["session_waits"]
         except Exception as e:  # the lease runs out and another claim repairs it
             log.error("run not settled", run=held.run_id, error=type(e).__name__, exc_info=e)
         finally:
+            full = len(self._held) >= self._pace.slots
             if self._held.get(held.run_id) is held:
                 del self._held[held.run_id]
             if not self._held:
                 self._idle.set()
             # The session's next turn, or a run that found no free slot, may be due now.
-            self.wake()
+            if more or full:
+                self.wake()
 
     async def _settle(self, write: Callable[[], Awaitable[Row | None]]) -> Row | None:
         """Write an ending, patiently: the turn itself is over, only its row is open."""
