@@ -22,7 +22,10 @@ Serve = Callable[[S, asyncio.Event], Awaitable[None]]
 
 
 def run(service: str, settings: type[S], serve: Serve[S]) -> None:
-    """Run `serve(settings, stop)` until it returns. Exits with 2 and a clear text when the settings are unusable."""
+    """Run `serve(settings, stop)` until it returns; SIGTERM or Ctrl-C sets `stop`, a second one cancels.
+
+    Exits with 2 and a clear text when the settings are unusable, with 1 after a fault or a second signal.
+    """
     try:
         values = load(settings)
     except SettingsError as e:
@@ -31,13 +34,31 @@ def run(service: str, settings: type[S], serve: Serve[S]) -> None:
     telemetry.configure(service, values.log_level)
     telemetry.start_metrics(values.metrics_host, values.metrics_port)
 
+    log = telemetry.get_logger(service)
+
     async def main() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        telemetry.get_logger(service).info("starting")
-        await serve(values, stop)
-        telemetry.get_logger(service).info("stopped")
+        task = asyncio.current_task()
+        assert task is not None
 
-    uvloop.run(main())
+        def ask() -> None:
+            # Asked again, it ends without its order.
+            if stop.is_set():
+                task.cancel()
+            stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ask)
+        log.info("starting")
+        await serve(values, stop)
+        log.info("stopped")
+
+    try:
+        uvloop.run(main())
+    except asyncio.CancelledError:
+        log.warning("ended at once")
+        raise SystemExit(1) from None
+    except Exception as e:  # printed by us: Python would print its text, which may hold what users wrote
+        log.error("ended by a fault", error=type(e).__name__, exc_info=e)
+        raise SystemExit(1) from None
