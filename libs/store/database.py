@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import asyncpg
 
 from libs.errors import Unavailable
+from libs.store.pool import Pool
 from libs.store.sql import Sql
 
 Row = asyncpg.Record
 
-_AWAY = (
-    OSError,
+_LOST = (
+    ConnectionError,
     asyncpg.PostgresConnectionError,
-    asyncpg.InterfaceError,
-    asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.CannotConnectNowError,
     TimeoutError,
 )
+_AWAY = (*_LOST, OSError, asyncpg.InterfaceError, asyncpg.TooManyConnectionsError)
 
 
 class Reader(Protocol):
@@ -77,28 +77,34 @@ class Tx:
 
 
 class Database:
-    """A pool of connections to one schema. Raises Unavailable (503) while the server is away."""
+    """A pool of connections to one schema. Raises Unavailable (503) while the server is away, too slow, or all in use.
+
+    `size` is the most connections, `wait_s` the seconds to wait for one of them.
+    """
 
     def __init__(self, url: str, *, size: int, wait_s: float = 10.0) -> None:
-        self._url, self._size, self._wait = url, size, wait_s
-        self._pool: Any = None
+        self._url, self._wait = url, wait_s
+        self._pool = Pool(self._connect, size)
+
+    async def _connect(self) -> Any:
+        return await asyncpg.connect(
+            self._url,
+            timeout=10,
+            command_timeout=30,
+            statement_cache_size=512,
+            max_cached_statement_lifetime=0,
+            server_settings={"application_name": "seed-agents"},
+        )
 
     async def open(self, *, patience_s: float = 30.0) -> None:
-        """Connect, waiting up to `patience_s` seconds for the server to come up."""
+        """Connect, waiting up to `patience_s` seconds for the server to come up; then raises what asyncpg raised."""
         end = asyncio.get_running_loop().time() + patience_s
         while True:
             try:
-                self._pool = await asyncpg.create_pool(
-                    self._url,
-                    min_size=1,
-                    max_size=self._size,
-                    # Nothing here leaves session state behind, so the reset round trip on release is not needed.
-                    reset=_keep,
-                    command_timeout=30,
-                    statement_cache_size=512,
-                    server_settings={"application_name": "seed-agents"},
-                )
+                self._pool.release(await self._pool.acquire(self._wait))
                 return
+            except asyncpg.ClientConfigurationError:
+                raise
             except _AWAY:
                 if asyncio.get_running_loop().time() > end:
                     raise
@@ -106,30 +112,31 @@ class Database:
 
     async def close(self) -> None:
         """Close all connections, letting running statements end within five seconds."""
-        if self._pool is None:
-            return
+        await self._pool.close(5)
+
+    async def _acquire(self) -> Any:
         try:
-            await asyncio.wait_for(self._pool.close(), 5)
-        except TimeoutError:
-            self._pool.terminate()
+            return await self._pool.acquire(self._wait)
+        except _AWAY as e:
+            raise _unavailable() from e
+
+    def _take_back(self, conn: Any, error: BaseException) -> None:
+        """Release a connection whose use ended with `error`. Raises Unavailable when the server is to blame."""
+        lost = isinstance(error, _LOST) or (isinstance(error, asyncpg.InterfaceError) and conn.is_closed())
+        self._pool.release(conn, clean=not lost and isinstance(error, Exception))
+        if lost:
+            raise _unavailable() from error
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
-        """A raw asyncpg connection, for what the other methods do not offer."""
-        try:
-            conn = await self._pool.acquire(timeout=self._wait)
-        except _AWAY as e:
-            raise Unavailable("The database is not available, try again", retry_after_s=1) from e
+        """A raw asyncpg connection, for what the other methods do not offer. Leave no session state behind on it."""
+        conn = await self._acquire()
         try:
             yield conn
-        except (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, asyncpg.CrashShutdownError) as e:
-            raise Unavailable("The database is not available, try again", retry_after_s=1) from e
-        except asyncpg.InterfaceError as e:
-            if not conn.is_closed():
-                raise
-            raise Unavailable("The database is not available, try again", retry_after_s=1) from e
-        finally:
-            await self._pool.release(conn)
+        except BaseException as e:
+            self._take_back(conn, e)
+            raise
+        self._pool.release(conn)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
@@ -143,27 +150,34 @@ class Database:
 
     async def fetch(self, statement: Sql, **values: Any) -> list[Row]:
         """All rows of a statement run on its own."""
-        async with self.connection() as conn:
-            return await conn.fetch(statement.text, *statement.bind(values))
+        return await self._run(asyncpg.Connection.fetch, statement, values)
 
     async def fetchrow(self, statement: Sql, **values: Any) -> Row | None:
         """The first row of a statement run on its own, if any."""
-        async with self.connection() as conn:
-            return await conn.fetchrow(statement.text, *statement.bind(values))
+        return await self._run(asyncpg.Connection.fetchrow, statement, values)
 
     async def fetchval(self, statement: Sql, **values: Any) -> Any:
         """The first column of the first row of a statement run on its own, or None."""
-        async with self.connection() as conn:
-            return await conn.fetchval(statement.text, *statement.bind(values))
+        return await self._run(asyncpg.Connection.fetchval, statement, values)
 
     async def execute(self, statement: Sql, **values: Any) -> int:
         """Run a statement on its own; returns how many rows it touched."""
-        async with self.connection() as conn:
-            return _count(await conn.execute(statement.text, *statement.bind(values)))
+        return _count(await self._run(asyncpg.Connection.execute, statement, values))
+
+    async def _run(self, method: Callable[..., Awaitable[Any]], statement: Sql, values: dict[str, Any]) -> Any:
+        arguments = statement.bind(values)
+        conn = await self._acquire()
+        try:
+            answer = await method(conn, statement.text, *arguments)
+        except BaseException as e:
+            self._take_back(conn, e)
+            raise
+        self._pool.release(conn)
+        return answer
 
 
-async def _keep(_: Any) -> None:
-    return None
+def _unavailable() -> Unavailable:
+    return Unavailable("The database is not available, try again", retry_after_s=1)
 
 
 def _count(tag: str) -> int:

@@ -15,7 +15,7 @@ _DIALECT = _asyncpg.dialect(paramstyle="numeric_dollar")
 class Sql:
     """A compiled statement. `bind(**values)` gives the arguments in order; unnamed ones keep the literal's value."""
 
-    __slots__ = ("_defaults", "_names", "_required", "text")
+    __slots__ = ("_defaults", "_given", "_names", "_required", "text")
 
     def __init__(self, statement: ClauseElement) -> None:
         # Values come with each call: the compiler must not ask for them now, bind() does. Statements may share parts.
@@ -31,9 +31,15 @@ class Sql:
         self._names: tuple[str, ...] = tuple(compiled.positiontup or ())  # pyright: ignore[reportAttributeAccessIssue]
         self._defaults: dict[str, Any] = dict(compiled.params or {})
         self._required = frozenset(e.key for e in required)
+        self._given = len(self._names) if self._required == set(self._names) == self._defaults.keys() else -1
 
     def bind(self, values: dict[str, Any]) -> list[Any]:
         """Arguments in the order of the text. Raises KeyError for a value that is missing or not named there."""
+        if len(values) == self._given:  # the usual case: every value comes with the call
+            try:
+                return [values[n] for n in self._names]
+            except KeyError:
+                pass
         if not self._required <= values.keys() <= self._defaults.keys():
             wrong = sorted(self._required - values.keys()) + sorted(values.keys() - self._defaults.keys())
             raise KeyError(f"missing or unknown values {wrong}: {self.text}")
