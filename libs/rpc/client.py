@@ -10,13 +10,15 @@ import grpc
 
 from libs import telemetry
 from libs.errors import SeedError, Unavailable
-from libs.rpc.errors import from_rpc_error
+from libs.rpc.errors import METADATA_BYTES, away, from_rpc_error
 from libs.rpc.server import MESSAGE_BYTES
 from libs.rpc.tokens import TokenSigner
 
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
     ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.max_metadata_size", METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", METADATA_BYTES),
     ("grpc.lb_policy_name", "round_robin"),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -55,25 +57,34 @@ class Peer:
         """Call `method` (an attribute of a stub) for `account` and `signer`.
 
         `retry` says that the call is idempotent: it is tried again while the service is away, until `timeout_s`.
-        Raises the SeedError the service raised; Unavailable when it cannot be reached in time.
+        Raises the SeedError the service raised; Unavailable when it cannot be reached in time or this peer is closed,
+        TooLarge when request or answer exceed MESSAGE_BYTES.
         """
-        metadata = [("authorization", self._tokens.token(self._service, account, signer))]
-        trace = telemetry.trace_id()
-        if trace:
-            metadata.append(("x-trace", trace))
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
+        trace = telemetry.trace_id()
         pause = 0.05
         while True:
+            # Made for each try: a call may be tried for longer than a token lives.
+            metadata = [("authorization", self._tokens.token(self._service, account, signer))]
+            if trace:
+                metadata.append(("x-trace", trace))
             try:
                 return await method(request, metadata=metadata, timeout=max(0.001, end - loop.time()))
             except grpc.aio.AioRpcError as e:
                 error: SeedError = from_rpc_error(e, self._service)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                raise away(self._service) from None  # nobody canceled us: the channel was closed meanwhile
+            except grpc.aio.UsageError:
+                raise away(self._service) from None
             if not retry or not isinstance(error, Unavailable) or loop.time() + pause >= end:
                 raise error
             await asyncio.sleep(pause * (0.5 + random.random() / 2))
             pause = min(pause * 2, 1.0)
 
     async def close(self) -> None:
-        """Close the channel; running calls fail."""
+        """Close the channel; running calls fail with Unavailable."""
         await self._channel.close()

@@ -12,22 +12,24 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import SERVICE_NAME as HEALTH
-from grpc_health.v1.health import aio as aio_health
+from grpc_health.v1.health import aio as aio_health  # pyright: ignore[reportAttributeAccessIssue]
 from grpc_reflection.v1alpha import reflection
 
 from libs import telemetry
 from libs.errors import Internal, SeedError, Unauthenticated
-from libs.rpc.errors import DETAILS_KEY, details_of, status_of
+from libs.rpc.errors import DETAILS_KEY, INTERNAL_TOKEN, METADATA_BYTES, details_of, status_of, text_of
 from libs.rpc.tokens import Caller, TokenVerifier
 
 log = telemetry.get_logger("rpc")
 
-MESSAGE_BYTES = 64 * 1024 * 1024
-"""Most bytes of one internal message, above the largest body the edge lets in."""
+MESSAGE_BYTES = 72 * 1024 * 1024
+"""Most bytes of one internal message, above the largest body the edge lets in (64 MiB) and what is said around it."""
 
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
     ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.max_metadata_size", METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", METADATA_BYTES),
     # Connections end after a while so that new pods get their share of the calls.
     ("grpc.max_connection_age_ms", 600_000),
     ("grpc.max_connection_age_grace_ms", 30_000),
@@ -77,7 +79,7 @@ class RpcServer:
     def _wrap(self, name: str, fn: Handler) -> Callable[[Any, Any], Awaitable[Any]]:
         verify = self._verifier.verify
         ok, failed = telemetry.RPC_SECONDS.labels(name, "ok"), telemetry.RPC_SECONDS.labels(name, "error")
-        fault = telemetry.RPC_SECONDS.labels(name, "fault")
+        fault, canceled = telemetry.RPC_SECONDS.labels(name, "fault"), telemetry.RPC_SECONDS.labels(name, "canceled")
 
         async def call(request: Any, context: Any) -> Any:
             started = time.perf_counter()
@@ -89,21 +91,22 @@ class RpcServer:
                     elif key == "x-trace":
                         telemetry.bind_trace(value)
                 if not token:
-                    raise Unauthenticated("Internal token is missing")
+                    raise Unauthenticated("Internal token is missing", code=INTERNAL_TOKEN)
                 answer = await fn(request, verify(token))
                 ok.observe(time.perf_counter() - started)
                 return answer
             except SeedError as e:
                 failed.observe(time.perf_counter() - started)
                 error = e
-            except asyncio.CancelledError:
+            except asyncio.CancelledError:  # the caller is gone, or its deadline is over
+                canceled.observe(time.perf_counter() - started)
                 raise
             except Exception as e:  # a fault of ours: logged here once, masked for the caller
                 fault.observe(time.perf_counter() - started)
                 log.error("call failed", method=name, error=type(e).__name__, exc_info=e)
                 error = Internal("Internal server error")
             context.set_trailing_metadata(((DETAILS_KEY, details_of(error)),))
-            await context.abort(status_of(error), error.message)
+            await context.abort(status_of(error), text_of(error))
 
         return call
 
@@ -112,7 +115,8 @@ class RpcServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (*self._names, HEALTH, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)
-        self._port = self._server.add_insecure_port(f"{self._host}:{self._port}")
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self._port = self._server.add_insecure_port(f"{host}:{self._port}")
         await self._server.start()
         for name in ("", *self._names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import jwt
 
 from libs.errors import Unauthenticated
+from libs.rpc.errors import INTERNAL_TOKEN
 
 TOKEN_SECONDS = 120
 _CACHE = 8192
@@ -82,10 +83,10 @@ class TokenVerifier:
                 options={"require": ["exp", "aud", "iss"], "verify_exp": False},
             )
         except jwt.PyJWTError:
-            raise Unauthenticated("Internal token is not valid") from None
+            raise Unauthenticated("Internal token is not valid", code=INTERNAL_TOKEN) from None
         exp = float(c["exp"])
         if exp <= self._now():
-            raise Unauthenticated("Internal token has expired")
+            raise Unauthenticated("Internal token has expired", code=INTERNAL_TOKEN)
         caller = Caller(str(c["iss"]), str(c.get("acc", "")), str(c.get("sgn", "")))
         self._cache[token] = (exp, caller)
         if len(self._cache) > _CACHE:
