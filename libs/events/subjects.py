@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _ROOT = "seed.v1"
 NO_AGENT = "_"
 
@@ -11,15 +13,22 @@ CANCEL = "seed.internal.v1.cancel"
 """CancelHint: workers that hold these runs, stop them."""
 
 
+_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
+
+
 def _token(value: str) -> str:
-    if not value or any(c in ".*> \t\r\n" for c in value):
+    # Strict: a dot or a wildcard would reach other accounts' events, and "_" is the place of no agent.
+    if not _TOKEN.fullmatch(value) or value == NO_AGENT:
         raise ValueError(f"not usable in a subject: {value!r}")
     return value
 
 
 def event_subject(owner: str, agent_id: str, kind: str) -> str:
-    """Subject of one event of an agent (agent_id empty: of the account itself). `kind` is the oneof field's name."""
-    return f"{_ROOT}.{_token(owner)}.{_token(agent_id) if agent_id else NO_AGENT}.{kind}"
+    """Subject of one event of an agent (agent_id empty: of the account itself). `kind` is the oneof field's name.
+
+    This and the other builders raise ValueError for an id that does not fit into a subject.
+    """
+    return f"{_ROOT}.{_token(owner)}.{_token(agent_id) if agent_id else NO_AGENT}.{_token(kind)}"
 
 
 def account_subject(account: str) -> str:
