@@ -72,9 +72,9 @@ class Subscription:
 
     async def aclose(self) -> None:
         """Stop receiving."""
-        self.end(None)
         while not self._queue.empty():
             self._queue.get_nowait()
+        self.end(None)
         await self._close(self)
 
     def text(self, partial_id: str) -> str:

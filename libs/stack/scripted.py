@@ -7,6 +7,7 @@ decides when the model goes on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import time
@@ -158,6 +159,12 @@ class ScriptedProvider:
     async def _stream(self, request: web.BaseRequest, answer: Say | Calls) -> web.StreamResponse:
         out = web.StreamResponse(headers=_EVENT_STREAM)
         await out.prepare(request)
+        # Who asked may leave at any moment: a stopped turn does.
+        with contextlib.suppress(ConnectionResetError):
+            await self._write(request, out, answer)
+        return out
+
+    async def _write(self, request: web.BaseRequest, out: web.StreamResponse, answer: Say | Calls) -> None:
         if isinstance(answer, Calls):
             await out.write(_chunk({"role": "assistant", "content": answer.before}))
             await out.write(_chunk({"tool_calls": self._tool_calls(answer)}))
@@ -174,12 +181,11 @@ class ScriptedProvider:
             if answer.cut:
                 assert request.transport is not None
                 request.transport.close()
-                return out
+                return
         finish = "tool_calls" if isinstance(answer, Calls) else "stop"
         for part in _ending(finish, answer.input_tokens, answer.output_tokens):
             await out.write(part)
         await out.write_eof()
-        return out
 
     def _whole(self, answer: Say | Calls) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant"}

@@ -175,3 +175,19 @@ async def test_a_server_that_stays_away_ends_the_subscription() -> None:
     async with Client(url, Key.generate(), away_s=0.3) as client:
         with pytest.raises(ConnectionLost):
             await take(client.subscribe("sessions/s"), 1)
+
+
+async def test_closing_wakes_a_reader_that_waits() -> None:
+    async def on_subscribe(socket: FakeSocket, key: str, after: int | None) -> None:
+        await socket.subscribed(key)
+
+    async with FakeServer() as server, Client(server.url, Key.generate()) as client:
+        server.on_subscribe = on_subscribe
+        events = client.subscribe("sessions/s")
+        await take(events, 1)
+        reader = asyncio.create_task(take(events, 1))
+        await asyncio.sleep(0)
+        await events.aclose()
+        async with asyncio.timeout(5):
+            with pytest.raises(StopAsyncIteration):
+                await reader

@@ -1,0 +1,26 @@
+"""The whole system, real stores included, behind two edges."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from libs.stack import Stack
+from tests.support.kit import World
+
+ENVIRONMENT = {"SEED_AGENTS_SESSION_TITLE_GENERATION": "false"}
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Two edges, one worker, for all tests that leave it as they found it."""
+    with Stack(tmp_path_factory.mktemp("stack") / "data", 0, edges=2, workers=1, env=ENVIRONMENT) as running:
+        yield running
+
+
+@pytest.fixture
+async def world(stack: Stack) -> AsyncIterator[World]:
+    """Clients and providers of one test."""
+    async with World(stack.urls) as made:
+        yield made
