@@ -94,9 +94,7 @@ class Edge:
         self._bus.on_restored(self._hub.restored)
         self._background = asyncio.create_task(self._run_background(), name="edge")
         await self._tasks.ready()
-        server = web.Server(
-            self._routes.handle, access_log=None, auto_decompress=False, lingering_time=LINGER_S
-        )
+        server = web.Server(self._routes.handle, access_log=None, auto_decompress=False, lingering_time=LINGER_S)
         self._runner = web.ServerRunner(server, shutdown_timeout=DRAIN_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._settings.http_hostname, self._settings.http_port, backlog=1024)

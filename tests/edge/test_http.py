@@ -157,6 +157,17 @@ async def test_large_bodies(start: Start) -> None:
     assert await waiting == 200 and routes._bodies._held == 0
 
 
+async def test_a_client_that_asks_before_it_sends(world: World) -> None:
+    body = wire.sign_envelope(wire.Key.generate(), {"_": "ListAgents"})
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.edge.port)
+    head = f"POST /api/message HTTP/1.1\r\nHost: x\r\nContent-Type: application/cbor\r\nContent-Length: {len(body)}\r\n"
+    writer.write(head.encode() + b"Expect: 100-continue\r\n\r\n")
+    assert b" 100 " in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    writer.write(body)
+    assert b" 200 " in await asyncio.wait_for(reader.readline(), 5)
+    writer.close()
+
+
 async def test_slow_bodies(start: Start) -> None:
     world = await start(body_timeout_ms=100)
     reader, writer = await asyncio.open_connection("127.0.0.1", world.edge.port)
@@ -262,6 +273,27 @@ async def test_equal_bytes_in_flight(world: World) -> None:
     world.runs.settle(run_id, types_pb2.TurnOutcome(status="succeeded", assistant_event_id="e"), notify)
     first = (await waiting)[:2]
     assert first[0] == 200 and (await world.post(body))[:2] == first and len(world.runs.started) == 1
+
+
+async def test_a_caller_that_leaves_does_not_end_its_request(world: World) -> None:
+    key, session = conversation(world)
+    body = wire.sign_envelope(key, {"_": "MessageSession", "sessionId": session.id, "content": TEXT})
+    waiting = asyncio.create_task(world.post(body))
+    await until(lambda: world.runs.started)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert (await world.post(body))[0] == 409, "the first still runs"
+    run_id, notify = world.runs.started[0]
+    world.runs.settle(run_id, types_pb2.TurnOutcome(status="succeeded", assistant_event_id="e"), notify)
+    await until(lambda: not world.edge._window._running)
+    assert (await world.post(body))[1]["assistantEventId"] == "e" and len(world.runs.started) == 1
+
+
+async def test_many_mutating_requests_at_once(world: World) -> None:
+    key = wire.Key.generate()
+    bodies = [wire.sign_envelope(key, {"_": "SetSecret", "name": f"n{i}", "value": b"v"}) for i in range(150)]
+    answers = await asyncio.gather(*(world.post(body) for body in bodies))
+    assert {a[0] for a in answers} == {200} and len(world.secrets.seen) == 150
 
 
 async def test_stopping_lets_waiting_callers_go(world: World) -> None:

@@ -388,6 +388,24 @@ async def test_nothing_is_kept_of_closed_sockets(room: Room) -> None:
     assert not tracker._addresses and not tracker._accounts and not hub._standings._by_agent
 
 
+async def test_what_was_missed_while_the_bus_was_away(start: Start) -> None:
+    room = Room(await start(heads_interval_ms=60_000))
+    member = room.member("writer")
+    own = wire.account_id(member.principal)
+    socket = await room.watch(room.session_key)
+    other = await room.watch(room.session_key, key=member)
+    nats = room.world.stores.nats
+    assert nats is not None
+    await asyncio.to_thread(nats.stop, 1)
+    room.append(tell=False)
+    del room.world.sessions.members[own, room.agent.id]
+    await asyncio.to_thread(nats.start)
+    await until(lambda: len(seqs(socket)) == 1, 15)
+    hub = room.world.edge._hub
+    await until(lambda: [s.account for s in hub._subs[room.session_key]] == [room.account])
+    assert not other.ws.closed
+
+
 # Limits and life
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from aiohttp import StreamReader, web
+from aiohttp import StreamReader, hdrs, web
 
 from libs.errors import SeedError, TooLarge, Unavailable
 from services.edge import metrics
@@ -51,6 +51,8 @@ class Bodies:
             body = content.read_nowait()
             self.hold(len(body))
             return body, len(body)
+        if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return await self._collect(content, stated or 0)
 
     async def _collect(self, content: StreamReader, stated: int) -> tuple[bytes, int]:
