@@ -7,10 +7,10 @@ PROTOS := $(shell find proto -name '*.proto')
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint types arch proto breaking bench clean
+.PHONY: help setup run demo test lint types arch proto settings-doc breaking bench clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.stamp gen/.stamp ## Build .venv from the lock file and generate the gRPC stubs (every target does this by itself)
 
@@ -27,6 +27,7 @@ lint: setup arch ## Check style, formatting, the protos and who may import whom
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/buf lint
+	$(BIN)/python tools/settings_doc.py --check
 
 types: setup ## Check types
 	$(BIN)/pyright libs services
@@ -35,6 +36,9 @@ arch: setup ## Check the import rules of the house
 	$(BIN)/lint-imports --no-logo
 
 proto: gen/.stamp ## Generate gen/seed/<service>/v1 from proto/
+
+settings-doc: setup ## Write docs/settings.md from what the services declare
+	$(BIN)/python tools/settings_doc.py
 
 breaking: setup ## Compare the protos of this branch with those of main: no change may break a running peer
 	@tools/buf-breaking $(BIN)/buf

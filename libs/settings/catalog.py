@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+PREFIX = "SEED_AGENTS_"
+
 _NAMES = (
     "ALLOWED_PROVIDER_HOSTS",
     "ALLOW_PRIVATE_PROVIDERS",
-    "BLOB_URL",
     "BODIES_IN_FLIGHT_BYTES",
     "BODY_LIMIT_BYTES",
     "BODY_TIMEOUT_MS",
@@ -59,4 +60,11 @@ _NAMES = (
     "WORKER_SLOTS",
 )
 
-KNOWN: frozenset[str] = frozenset(f"SEED_AGENTS_{name}" for name in _NAMES)
+KNOWN: frozenset[str] = frozenset(PREFIX + name for name in _NAMES)
+
+OTHERS: dict[str, tuple[str, str, str]] = {
+    "DATA_DIR": ("`data`", "up, command line", "Directory of the embedded stores, keys and logs."),
+    "KEY_FILE": ("`~/.config/seed-agents/key.json`", "command line", "The client's signing key."),
+    "URL": ("the running server", "command line", "The server that the client talks to."),
+}
+"""Settings that no service declares: (default, who reads it, meaning) by name."""
