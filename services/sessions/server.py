@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 
 from seed.sessions.v1 import access_pb2, agents_pb2, members_pb2, sessions_pb2, turns_pb2
@@ -19,10 +18,12 @@ from services.sessions.api.members import MembersApi
 from services.sessions.api.peers import References, Runs
 from services.sessions.api.sessions import SessionsApi
 from services.sessions.api.turns import TurnsApi
+from services.sessions.domain.turns import CANCELED, FAILED, SUCCEEDED, error_event
 from services.sessions.settings import SessionsSettings
 from services.sessions.store.access import AccessStore
 from services.sessions.store.agents import AgentStore
 from services.sessions.store.deletions import DeletionStore
+from services.sessions.store.ledger import step
 from services.sessions.store.members import MemberStore
 from services.sessions.store.messages import MessageStore
 from services.sessions.store.rows import Row, start_of
@@ -33,7 +34,8 @@ from services.sessions.store.turns import Ending, TurnStore
 
 log = telemetry.get_logger("sessions")
 
-_ENDED = ("succeeded", "failed", "canceled")
+_ENDED = (SUCCEEDED, FAILED, CANCELED)
+_LOST = "The run failed"
 
 
 def _now() -> int:
@@ -123,13 +125,20 @@ class Service:
 
     async def _announce(self, turn: Row) -> None:
         """Start the run of a turn that nobody has begun; settle the turn when its run has ended without saying so."""
+        run_id: str = turn["run_id"]
         try:
             status = await self._runs.start(start_of(turn))
-            if status in _ENDED:
-                with contextlib.suppress(SeedError):
-                    await self._turns.finish(turn["run_id"], 0, (), Ending("canceled"))
+            if status not in _ENDED:
+                return
+            if status == CANCELED or turn["canceled"]:
+                await self._turns.finish(run_id, 0, (), Ending(CANCELED))
+            elif status == FAILED:
+                error = step("error", error_event(_LOST))
+                await self._turns.finish(run_id, max(1, turn["attempt"]), [error], Ending(FAILED, _LOST, 502))
+            else:
+                await self._turns.finish(run_id, max(1, turn["attempt"]), (), Ending(SUCCEEDED))
         except SeedError as e:
-            log.warning("turn not started yet", run=turn["run_id"], error=e.message)
+            log.warning("turn not started yet", run=run_id, error=e.message)
 
 
 async def serve(settings: SessionsSettings, stop: asyncio.Event) -> None:

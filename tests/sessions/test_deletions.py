@@ -134,12 +134,27 @@ async def test_the_sweep_starts_what_nobody_began(world: World) -> None:
     assert row["later"] >= 60_000, "a turn that was begun is left in peace"
 
 
-async def test_the_sweep_settles_a_turn_whose_run_has_ended(world: World) -> None:
+@pytest.mark.parametrize(
+    ("ended", "begun", "status", "log"),
+    [
+        ("canceled", False, "idle", ["message"]),
+        ("failed", True, "error", ["message", "error"]),
+        ("succeeded", True, "idle", ["message"]),
+    ],
+)
+async def test_the_sweep_settles_a_turn_whose_run_has_ended(
+    world: World, ended: str, begun: bool, status: str, log: list[str]
+) -> None:
     c = world.account()
     session_id = await c.session(await c.agent())
     turn = (await c.say(session_id, client_message_id="m")).turn
-    world.runs.statuses[turn.run_id] = "canceled"
+    world.runs.statuses[turn.run_id] = ended
+    if begun:
+        await world.begin(turn.run_id, 2)
+        await world.sql("UPDATE session_turns SET next_start_at = 0 WHERE run_id = $1", turn.run_id)
     deadline = asyncio.get_running_loop().time() + 5
-    while (await c.get(session_id)).status != "idle":
+    while (await c.get(session_id)).status == "streaming":
         assert asyncio.get_running_loop().time() < deadline
-    assert (await c.say(session_id, client_message_id="m")).outcome.status == "canceled"
+    assert (await c.get(session_id)).status == status and [e["type"] for e in await c.events(session_id)] == log
+    if ended != "failed":
+        assert (await c.say(session_id, client_message_id="m")).outcome.status == ended

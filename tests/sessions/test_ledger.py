@@ -276,8 +276,8 @@ def test_ledger(stores: Stores) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40,
-            stateful_step_count=25,
+            max_examples=25,
+            stateful_step_count=20,
             deadline=None,
             derandomize=True,
             database=None,

@@ -74,6 +74,11 @@ def assistant_message(text: str) -> bytes:
     return json_bytes({"type": "message", "role": "assistant", "content": text})
 
 
+def error_event(text: str) -> bytes:
+    """JSON of the event a failed turn leaves."""
+    return json_bytes({"type": "error", "message": text})
+
+
 def repairs(payloads: Iterable[bytes], waiting: Collection[str]) -> list[tuple[str, bytes]]:
     """Results for calls that will never get one: (step, JSON) for each, in the order of the calls.
 

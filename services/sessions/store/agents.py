@@ -87,7 +87,7 @@ class AgentStore:
                 changes.agent_hint(tx, "agent-created", owner, agent_id)
                 return agent_id
         except repeats.Repeated:
-            return await repeats.created_before(self._db, request) or agent_id
+            return await repeats.created_first(self._db, request)
 
     async def get(self, account: str, agent_id: str) -> pb.Agent:
         """An agent as an account that may read it sees it. Raises NotFound."""

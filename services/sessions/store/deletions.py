@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.errors import NotFound
-from libs.store import Database, Outbox, Tx, sql
+from libs.store import Database, Outbox, Sql, Tx, sql
 from services.sessions.store import changes
 from services.sessions.store.rows import NO_CHILDREN, NOW, SESSION, number, param, session_of, text, touched
 from services.sessions.store.tables import (
@@ -27,31 +28,25 @@ SESSION_KIND, AGENT_KIND = "session", "agent"
 _s, _a, _m, _t, _d = sessions.c, agents.c, agent_members.c, session_turns.c, deletions.c
 _IDS = param("ids", ARRAY(sa.Text))
 
-# Locked in the order of their ids, parents and children alike, so that two deletions never wait for each other.
-_family = sql(
-    sa.select(_s.id, _s.parent_session_id)
-    .where(
-        sa.or_(
-            _s.id == text("id"),
-            _s.parent_session_id == text("id"),
-            _s.id == sa.select(_s.parent_session_id).where(_s.id == text("id")).correlate(None).scalar_subquery(),
-        )
+_child = sessions.alias("child")
+_parent = sessions.alias("parent")
+
+
+def _with_relatives(own: sa.ColumnElement[bool], *columns: sa.ColumnElement[Any]) -> Sql:
+    """Sessions of which `own` holds (it speaks of the alias `parent`), with their parents and children, all locked.
+
+    They are locked in the order of their ids, so that two deletions never wait for each other.
+    """
+    related = sa.union(
+        sa.select(_parent.c.id).where(own),
+        sa.select(_parent.c.parent_session_id).where(own),
+        sa.select(_child.c.id).join(_parent, _child.c.parent_session_id == _parent.c.id).where(own),
     )
-    .order_by(_s.id)
-    .with_for_update(of=sessions)
-)
-_agent_family = sql(
-    sa.select(_s.id, _s.agent_id)
-    .where(
-        sa.or_(
-            _s.agent_id == text("id"),
-            _s.parent_session_id.in_(sa.select(_s.id).where(_s.agent_id == text("id")).correlate(None)),
-            _s.id.in_(sa.select(_s.parent_session_id).where(_s.agent_id == text("id")).correlate(None)),
-        )
-    )
-    .order_by(_s.id)
-    .with_for_update(of=sessions)
-)
+    return sql(sa.select(_s.id, *columns).where(_s.id.in_(related)).order_by(_s.id).with_for_update(of=sessions))
+
+
+_family = _with_relatives(_parent.c.id == text("id"), _s.parent_session_id)
+_agent_family = _with_relatives(_parent.c.agent_id == text("id"), _s.agent_id)
 _orphans = sql(
     sa.update(sessions)
     .where(_s.parent_session_id == sa.any_(_IDS), _s.id != sa.all_(_IDS))
@@ -136,7 +131,7 @@ class DeletionStore:
         """Runs has been told."""
         await self._db.execute(_finished, id=deletion.id)
 
-    async def _sessions(self, tx: Tx, ids: Sequence[str], noun: str) -> list[dict]:
+    async def _sessions(self, tx: Tx, ids: Sequence[str], noun: str) -> list[dict[str, Any]]:
         now = self._now()
         for row in await tx.fetch(_orphans, ids=list(ids), now=now):
             changes.session(tx, session_of(row))

@@ -59,6 +59,14 @@ async def created_before(db: Reader, request: Request | None) -> str | None:
     return row["created_id"]
 
 
+async def created_first(db: Reader, request: Request | None) -> str:
+    """Id of the object of the request that `take` found to be quicker. Raises Conflict when it was another request."""
+    created = await created_before(db, request)
+    if created is None:
+        raise RuntimeError("an idempotency row is never deleted")
+    return created
+
+
 async def take(tx: Tx, request: Request | None, created_id: str, now: int) -> None:
     """Record, in the creating transaction, what answers a repeat; waits for an equal request in flight.
 

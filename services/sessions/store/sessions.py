@@ -137,7 +137,7 @@ class SessionStore:
                 changes.session_hint(tx, "session-created", session)
                 return session_id
         except repeats.Repeated:
-            return await repeats.created_before(self._db, request) or session_id
+            return await repeats.created_first(self._db, request)
 
     async def view(self, account: str, session_id: str) -> tuple[Row, str]:
         """A session with its agent's definition and roster, and the account's role. Raises NotFound."""
