@@ -27,6 +27,7 @@ ENVIRONMENT = {
     "SEED_AGENTS_CLOCK_SKEW_MS": str(SKEW_MS),
 }
 _SIGNED_READS = 64
+_TURNS_A_SESSION = 10
 _PROMPT = "You are the agent of a benchmark. Answer in one sentence."
 
 
@@ -89,15 +90,17 @@ class Subject:
         return run(Job(self.url, [bodies] * clients, seconds, repeat=True))
 
     async def messages(self, clients: int, seconds: float, most_a_second: float) -> Load:
-        """MessageSession from that many clients, each in a session of its own."""
-        sessions = await self.sessions(clients)
-        each = int((seconds + 1) * most_a_second / clients) + 1
+        """MessageSession from that many clients, each in sessions of its own, of ten turns each."""
+        each = int((seconds + 1) * most_a_second / clients / _TURNS_A_SESSION) + 1
+        sessions = await self.sessions(clients * each)
 
-        def message(session: str, number: int) -> bytes:
+        def message(number: int) -> bytes:
+            session = sessions[number // _TURNS_A_SESSION]
             content = [{"type": "text", "text": f"Message {number}"}]
             return self.sign({"_": "MessageSession", "sessionId": session, "content": content})
 
+        count = each * _TURNS_A_SESSION
         bodies: Sequence[Sequence[bytes]] = await asyncio.to_thread(
-            lambda: [[message(session, number) for number in range(each)] for session in sessions]
+            lambda: [[message(client * count + number) for number in range(count)] for client in range(clients)]
         )
         return await asyncio.to_thread(run, Job(self.url, bodies, seconds, repeat=False))
