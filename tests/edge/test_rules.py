@@ -9,10 +9,11 @@ import pytest
 
 from libs import wire
 from libs.errors import BadGateway, Conflict, Invalid, NotFound, SeedError, Unauthenticated, Unavailable
-from services.edge.api.call import NOT_A_SEQ, Call, after_seq
+from services.edge.api.call import Call
 from services.edge.domain import turns
 from services.edge.domain.audience import Standing, hint_account, member_role, parse_key, role_now
 from services.edge.domain.replay import Answer, ReplayWindow, StoreAway
+from services.edge.domain.seq import NOT_A_SEQ, after_seq
 from services.edge.domain.turns import Outcome, TurnWaits, answer_of
 
 

@@ -5,7 +5,6 @@ What the client sent with the wrong type goes on as an empty text: the owner's r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,20 +12,9 @@ from libs.protocol import Wire, json_bytes, optional_text_argument, text_argumen
 from libs.protocol.limits import clamped_limit
 from libs.rpc import Peer
 from libs.wire import Envelope, encode
+from services.edge.domain.seq import after_seq
 
-_MOST = (1 << 63) - 1
-NOT_A_SEQ = -1
-"""What stands for an afterSeq that is not a non-negative integer."""
 READ_SECONDS = 10.0
-
-
-def after_seq(value: Any) -> int:
-    """An `afterSeq` that is present: the integer, or NOT_A_SEQ."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return NOT_A_SEQ
-    if isinstance(value, float) and not (math.isfinite(value) and value.is_integer()):
-        return NOT_A_SEQ
-    return NOT_A_SEQ if value < 0 else min(int(value), _MOST)
 
 
 class Call:

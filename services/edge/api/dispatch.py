@@ -22,6 +22,7 @@ log = telemetry.get_logger("actions")
 
 SUBSCRIBE = "Subscribe"
 _UNNAMED = "-"
+_NAME_CHARS = 256
 
 
 def error_answer(error: SeedError) -> Answer:
@@ -67,7 +68,7 @@ class Dispatcher:
                 raise Invalid("Subscribe is only supported over WebSocket")
             if name in ACTIONS:
                 raise Invalid(f"This server does not serve {name} yet")
-            raise Invalid(f"Unsupported action: {name}")
+            raise Invalid(f"Unsupported action: {name[:_NAME_CHARS]}")
         if name not in MUTATING:
             return await _run(handler, envelope)
         return await self._window.run(envelope.sig, float(envelope.ts), lambda: _run(handler, envelope))

@@ -13,10 +13,10 @@ from seed.sessions.v1 import sessions_pb2
 from libs import telemetry
 from libs.errors import Invalid, NotFound, SeedError, TooMany
 from libs.events import Bus, agent_subject
-from services.edge.api.call import NOT_A_SEQ, after_seq
 from services.edge.domain.audience import Standing, hint_account, member_role, parse_key, role_now
 from services.edge.domain.frames import Frame
 from services.edge.domain.run_stream import RunStream
+from services.edge.domain.seq import NOT_A_SEQ, after_seq
 from services.edge.domain.session_stream import SessionStream
 from services.edge.live import encode
 from services.edge.live.feeds import Feed, Feeds
@@ -101,6 +101,8 @@ class Hub:
             self._exit(old)
         if sub.alive:
             socket.subscriptions[key] = sub
+        else:
+            socket.subscriptions.pop(key, None)
 
     async def _standing(self, kind: str, ident: str, account: str) -> Standing:
         if kind == "sessions":
