@@ -128,6 +128,8 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
     )
     health = RpcServer(TokenVerifier("runs", settings.internal_key), host=settings.grpc_host, port=settings.grpc_port)
     await health.start()
+    # The most common wire format; the first turn of a worker would otherwise wait seconds for its library.
+    await gateway.preload("openai")
     worker = Worker(parts, base.queue, base.bus, pace, now_ms)
     log.info("working", worker=worker.id)
     await worker.run(stop)
