@@ -11,6 +11,7 @@ from libs.store import Database, sql
 from services.sessions.store.deletions import Deletion
 from services.sessions.store.rows import NOW, Row, number
 from services.sessions.store.tables import deletions, session_turns
+from services.sessions.store.turns import BEGUN_AGAIN_MS
 
 _ROWS = 100
 _BACKOFF_MAX_MS = 60_000
@@ -34,7 +35,10 @@ _due_turns = (
 _turns = sql(
     sa.update(session_turns)
     .where(_t.run_id.in_(_due_turns))
-    .values(next_start_at=_later(number("first_ms"), _t.starts), starts=_t.starts + 1)
+    .values(
+        next_start_at=sa.case((_t.begun, NOW + BEGUN_AGAIN_MS), else_=_later(number("first_ms"), _t.starts)),
+        starts=_t.starts + 1,
+    )
     .returning(*_t)
 )
 _due_deletions = (

@@ -1,0 +1,52 @@
+"""Rules of delegated sessions (runtime.md, sections 7 and 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+NO_AGENT = "delegate: there is no such agent in this account"
+_SETTLED = ("done", "failed", "skipped")
+
+
+def too_deep(most: int) -> str:
+    """The refusal of a detached session below too many others."""
+    return f"delegate: depth limit reached ({most}): this conversation was itself started by others. Do the work here."
+
+
+def too_many(most: int) -> str:
+    """The refusal of one more detached session."""
+    return f"delegate: this conversation has started {most} sessions already, the most it may. Do the work here."
+
+
+def answer_step(tool_call_id: str) -> str:
+    """Name of the step that answers a delegated call, the same for every attempt."""
+    return f"answer:{tool_call_id}"
+
+
+def answered(payloads: Iterable[bytes]) -> frozenset[str]:
+    """Ids of the calls that have a result in the log."""
+    found: set[str] = set()
+    for payload in payloads:
+        if b'"tool_result"' in payload:
+            event = msgspec.json.decode(payload)
+            if event.get("type") == "tool_result":
+                found.add(str(event.get("toolCallId")))
+    return frozenset(found)
+
+
+def resolved(plan: Mapping[str, Any], step_id: str, now: int) -> dict[str, Any] | None:
+    """The plan with an open step done by the runtime; None when there is nothing to change. `now` is Unix ms."""
+    steps = [dict(step) for step in plan.get("steps", ())]
+    for step in steps:
+        if step.get("id") == step_id and step.get("status") not in _SETTLED:
+            step["status"], step["resolvedBy"] = "done", "runtime"
+            break
+    else:
+        return None
+    changed = {**plan, "steps": steps}
+    if all(step.get("status") in _SETTLED for step in steps):
+        changed["settledAt"] = now
+    return changed
