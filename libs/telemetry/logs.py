@@ -57,6 +57,8 @@ class _ForeignLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = record.msg.partition("\n")[0] if isinstance(record.msg, str) else type(record.msg).__qualname__
+        if record.name == "py.warnings":
+            text = ": ".join(text.split(": ")[:2])  # place and category, without what it says
         event: dict[str, Any] = {"service": self._service, "room": record.name, "event": text}
         error = exception_of(record.exc_info)
         if error is not None:
@@ -94,6 +96,7 @@ def configure(service: str, level: str = "info") -> None:
     handler.setFormatter(_ForeignLines(service))
     logging.basicConfig(level=max(number, logging.WARNING), handlers=[handler], force=True)
     logging.captureWarnings(True)
+    logging.raiseExceptions = False  # a line that cannot be written would be printed with its values
 
 
 def get_logger(name: str) -> Any:
