@@ -17,6 +17,7 @@ _TRANSPORT_BYTES = 64 * 1024
 _BATCH_BYTES = 64 * 1024
 _ROOMY_BYTES = 256 * 1024
 _CLOSE_S = 5.0
+OVERFLOW = "overflow"
 _PING, _PONG = 0x89, 0x8A
 
 
@@ -64,7 +65,7 @@ class LiveSocket:
         try:
             dropped = self._queue.push(frame)
         except Overflow:
-            self.close(1013, "Too slow, subscribe again", "overflow")
+            self.close(1013, "Too slow, subscribe again", OVERFLOW)
             return
         for left_out in dropped:
             metrics.FRAMES_DROPPED.labels(left_out.kind.value).inc()
@@ -120,9 +121,11 @@ class LiveSocket:
             self._transport.write(bytes((opcode, len(payload))) + payload)
 
     def close(self, code: int, reason: str, cause: str) -> None:
-        """Begin to close; what waits is dropped."""
+        """Begin to close, after what waits; but what was too much is dropped."""
         if self._closing is None:
             self._closing = (code, reason.encode())
+            if cause != OVERFLOW and not self._transport.is_closing():
+                self._transport.write(self._queue.pop(self._limit))
             self._queue.clear()
             self._room.set()
             self._end.set()

@@ -82,10 +82,13 @@ class WebSockets:
             socket.send(encode.error(TooMany("Too many sockets").message, None))
             socket.close(1013, "Too many sockets", "account")
             return
-        bound = bool(socket.account)
-        await self._hub.subscribe(socket, envelope.account, envelope.action)
-        if not bound and socket.account:
-            self._tracker.bind(socket, socket.account)
+        # Counted while the first subscription is still being made, or many at once would all fit.
+        self._tracker.bind(socket, envelope.account)
+        try:
+            await self._hub.subscribe(socket, envelope.account, envelope.action)
+        finally:
+            if not socket.account:
+                self._tracker.unbind(socket)
 
 
 def _frame_bytes(data: bytes | str) -> bytes:

@@ -53,20 +53,21 @@ class Tracker:
 
     def bind(self, socket: TrackedSocket, account: str) -> None:
         """A socket belongs to an account from now on."""
-        self._bound[socket] = account
-        self._accounts[account] += 1
+        if socket not in self._bound:
+            self._bound[socket] = account
+            self._accounts[account] += 1
+
+    def unbind(self, socket: TrackedSocket) -> None:
+        """It belongs to no account after all."""
+        account = self._bound.pop(socket, None)
+        if account is not None:
+            _less(self._accounts, account)
 
     def exit(self, socket: TrackedSocket) -> None:
         """A socket is closed."""
         self._pinged.discard(socket)
-        for counter, name in (
-            (self._addresses, self._open.pop(socket)),
-            (self._accounts, self._bound.pop(socket, None)),
-        ):
-            if name is not None:
-                counter[name] -= 1
-                if not counter[name]:
-                    del counter[name]
+        self.unbind(socket)
+        _less(self._addresses, self._open.pop(socket))
         metrics.SOCKETS.dec()
 
     async def keep_alive(self) -> None:
@@ -88,3 +89,9 @@ class Tracker:
         """Close every socket."""
         for socket in list(self._open):
             socket.close(code, reason, "shutdown")
+
+
+def _less(counter: Counter[str], name: str) -> None:
+    counter[name] -= 1
+    if not counter[name]:
+        del counter[name]
