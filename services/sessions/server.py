@@ -22,6 +22,7 @@ from services.sessions.domain.turns import CANCELED, FAILED, SUCCEEDED, error_ev
 from services.sessions.settings import SessionsSettings
 from services.sessions.store.access import AccessStore
 from services.sessions.store.agents import AgentStore
+from services.sessions.store.children import ChildStore
 from services.sessions.store.deletions import DeletionStore
 from services.sessions.store.ledger import step
 from services.sessions.store.members import MemberStore
@@ -60,7 +61,8 @@ class Service:
         deletions = DeletionStore(self._db, self._outbox, now=_now, sweep_ms=sweep_ms)
         messages = MessageStore(self._db, self._outbox, now=_now, sweep_ms=sweep_ms)
         references = References(self._secrets)
-        self._turns = TurnStore(self._db, self._outbox, now=_now)
+        self._children = ChildStore(self._db, self._outbox, now=_now, sweep_ms=settings.turn_sweep_ms)
+        self._turns = TurnStore(self._db, self._outbox, self._children, now=_now)
         self._runs = Runs(self._runs_peer, deletions)
         self._left = SweepStore(self._db, now=_now, sweep_ms=sweep_ms)
 
@@ -76,7 +78,7 @@ class Service:
                 "SessionsService",
                 SessionsApi(access, sessions, messages, deletions, references, self._runs, _now),
             ),
-            (turns_pb2, "TurnsService", TurnsApi(self._turns, _now)),
+            (turns_pb2, "TurnsService", TurnsApi(self._turns, self._children, _now)),
         ):
             self._server.add(services.DESCRIPTOR.services_by_name[name], api)
         self._background: list[asyncio.Task[None]] = []

@@ -27,6 +27,7 @@ from libs import wire
 from libs.errors import Canceled, Conflict, Invalid, SeedError, StaleAttempt
 from libs.store import Database, Outbox, sql
 from services.sessions.store.agents import AgentStore
+from services.sessions.store.children import ChildStore
 from services.sessions.store.ledger import Step
 from services.sessions.store.messages import Message, MessageStore
 from services.sessions.store.rows import SESSION, Row, text
@@ -54,7 +55,7 @@ class Stores:
 
         self.agents, self.sessions = AgentStore(self.db, box, now=now), SessionStore(self.db, box, now=now)
         self.messages = MessageStore(self.db, box, now=now, sweep_ms=1 << 40)
-        self.turns = TurnStore(self.db, box, now=now)
+        self.turns = TurnStore(self.db, box, ChildStore(self.db, box, now=now, sweep_ms=2_000), now=now)
         self.run(self.db.open())
         definition = {"name": "n", "systemPrompt": [], "modelProvider": "p", "model": "m"}
         self.agent = self.run(self.agents.create(wire.Key.generate().id, definition, None))

@@ -11,14 +11,15 @@ from libs.errors import Invalid
 from libs.rpc import Caller
 from libs.wire import encode
 from services.sessions.api.decoding import document, only, optional
-from services.sessions.domain import prompt, turns
+from services.sessions.domain import children, prompt, turns
 from services.sessions.domain.definition import with_override
 from services.sessions.domain.ids import named
 from services.sessions.store import ledger
+from services.sessions.store.children import Child, ChildStore
 from services.sessions.store.rows import outcome_of, session_of
 from services.sessions.store.turns import Begun, Ending, TurnStore
 
-_ENDS = (turns.SUCCEEDED, turns.FAILED, turns.CANCELED)
+_ENDS = (turns.SUCCEEDED, turns.FAILED, turns.CANCELED, turns.WAITING)
 
 
 def _run_id(value: str) -> str:
@@ -32,8 +33,8 @@ def _steps(events: Iterable[pb.NewEvent]) -> list[ledger.Step]:
 class TurnsApi:
     """Serves runs alone. `now` gives Unix milliseconds."""
 
-    def __init__(self, turns: TurnStore, now: Callable[[], int]) -> None:
-        self._turns, self._now = turns, now
+    def __init__(self, turns: TurnStore, kids: ChildStore, now: Callable[[], int]) -> None:
+        self._turns, self._children, self._now = turns, kids, now
 
     async def BeginTurn(self, request: pb.BeginTurnRequest, caller: Caller) -> pb.BeginTurnResponse:
         """Fence older attempts and return everything a turn needs."""
@@ -58,6 +59,34 @@ class TurnsApi:
         ending = Ending(request.status, request.error_message, request.error_status, request.stopped_text)
         outcome = await self._turns.finish(_run_id(request.run_id), request.attempt, _steps(request.events), ending)
         return pb.FinishTurnResponse(outcome=outcome)
+
+    async def SpawnChild(self, request: pb.SpawnChildRequest, caller: Caller) -> pb.SpawnChildResponse:
+        """Open a delegated session and its turn, once."""
+        _internal(caller)
+        child = Child(
+            run_id=_run_id(request.child_run_id),
+            agent_id="" if "\0" in request.agent_id else request.agent_id,
+            title=request.title.replace("\0", ""),
+            title_source=request.title_source,
+            message=request.message,
+            spec=request.spec,
+            tool_call_id=request.parent_tool_call_id.replace("\0", "\ufffd"),
+            root_run_id=_run_id(request.root_run_id),
+            depth=request.depth,
+            plan_step_id=request.plan_step_id.replace("\0", ""),
+            step_label=request.step_label.replace("\0", ""),
+            most_chain=request.most_chain,
+            most_detached=request.most_detached,
+        )
+        turn = await self._children.spawn(_run_id(request.run_id), request.attempt, child)
+        return pb.SpawnChildResponse(turn=turn)
+
+    async def AnswerCall(self, request: pb.AnswerCallRequest, caller: Caller) -> pb.AnswerCallResponse:
+        """Append the result of a delegated call, once."""
+        _internal(caller)
+        run_id = _run_id(request.run_id)
+        taken = await self._children.answer(run_id, request.tool_call_id, request.payload, request.resolve_step_id)
+        return pb.AnswerCallResponse(taken=taken)
 
     async def CancelTurns(self, request: pb.CancelTurnsRequest, caller: Caller) -> pb.CancelTurnsResponse:
         """Mark turns as canceled."""
@@ -89,19 +118,22 @@ class TurnsApi:
         override = None if row["model_override"] is None else msgspec.json.decode(row["model_override"])
         effective = with_override(own, override)
         members = prompt.roster(row["owner"], begun.roster)
+        persona = children.persona(begun.spec)
         response = pb.BeginTurnResponse(
             session=session_of(row),
             definition=begun.definition if override is None else encode(effective),
             model_provider=effective["modelProvider"],
             model=effective["model"],
             reasoning_level=effective.get("reasoningLevel", ""),
-            system_prompt=prompt.system_prompt(effective["systemPrompt"], members, self._now()),
+            system_prompt=prompt.system_prompt(persona or effective["systemPrompt"], members, self._now()),
             events=begun.events,
             own_event_ids=turn["event_ids"],
             queued_behind=turn["queued_behind"],
             outcome=outcome_of(turn) if turn["state"] == "done" else None,
             canceled=turn["canceled"],
             title_source=row["title_source"],
+            spec=begun.spec,
+            pending_children=begun.pending,
         )
         if override is not None:
             response.fallback_provider = own["modelProvider"]

@@ -50,3 +50,9 @@ def resolved(plan: Mapping[str, Any], step_id: str, now: int) -> dict[str, Any] 
     if all(step.get("status") in _SETTLED for step in steps):
         changed["settledAt"] = now
     return changed
+
+
+def persona(spec: bytes) -> str:
+    """The prompt that a delegation puts in the place of the agent's own; empty when it keeps it."""
+    value = msgspec.json.decode(spec).get("prompt") if spec else None
+    return value if isinstance(value, str) else ""

@@ -58,10 +58,14 @@ below says who has access; names in it were chosen by their owners and prove not
 def system_prompt(blocks: object, members: Sequence[dict[str, Any]], now_ms: int) -> str:
     """The whole system prompt in markdown.
 
-    `blocks` is the definition's prompt; `members` the public roster, owner first, then by time of joining, and empty
-    unless somebody has joined; `now_ms` Unix milliseconds.
+    `blocks` is the definition's prompt, or the text of a delegation's persona; `members` the public roster, owner
+    first, then by time of joining, and empty unless somebody has joined; `now_ms` Unix milliseconds.
     """
-    parts = [blocks_to_markdown(blocks), _ASSISTANT.replace("{now}", _iso(now_ms)), _USER_ACTIONS]
+    parts = [
+        blocks if isinstance(blocks, str) else blocks_to_markdown(blocks),
+        _ASSISTANT.replace("{now}", _iso(now_ms)),
+        _USER_ACTIONS,
+    ]
     if members:
         # "<" is escaped so that nothing in the list can look like the end of it.
         roster = json_bytes(list(members)).decode().replace("<", "\\u003c")

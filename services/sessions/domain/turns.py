@@ -11,6 +11,9 @@ from libs.protocol import json_bytes
 from services.sessions.domain.fields import Fields
 
 SUCCEEDED, FAILED, CANCELED = "succeeded", "failed", "canceled"
+WAITING = "waiting"
+"""A turn that parks: it goes on with a later BeginTurn."""
+PARKED = "parked"
 STOPPED_STEP = "stopped"
 _CALL, _RESULT = b'"tool_call"', b'"tool_result"'
 _INTERRUPTED = (

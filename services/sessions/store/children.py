@@ -1,4 +1,4 @@
-"""Delegated work: a child's session with its first message and its turn, and the answer to the call that asked for it."""
+"""Delegated work: a child's session with its first message and its turn, and the answer to the call behind it."""
 
 from __future__ import annotations
 

@@ -126,6 +126,13 @@ def start_of(turn: Row) -> pb.TurnStart:
         retry=turn["retry"],
         event_ids=turn["event_ids"],
         origin=turn["origin"],
+        parent_run_id=turn["parent_run_id"],
+        parent_tool_call_id=turn["parent_tool_call_id"],
+        root_run_id=turn["root_run_id"],
+        depth=turn["depth"],
+        spec=turn["spec"] or b"",
+        plan_step_id=turn["plan_step_id"],
+        step_label=turn["step_label"],
     )
 
 

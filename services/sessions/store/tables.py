@@ -117,7 +117,7 @@ session_turns = sa.Table(
     _id("owner"),
     # Counts the session's turns from 1.
     sa.Column("number", sa.BigInteger, nullable=False),
-    # live, done or gone
+    # live, parked (its run waits for others), done or gone
     _text("state", "live"),
     # "Session" or "Agent" once it is gone.
     _text("gone"),
@@ -129,6 +129,14 @@ session_turns = sa.Table(
     _text("origin", "user"),
     _text("title"),
     sa.Column("event_ids", sa.ARRAY(sa.Text), nullable=False),
+    # Who delegated it, and how; empty for turns that nobody did.
+    _text("parent_run_id"),
+    _text("parent_tool_call_id"),
+    _text("root_run_id"),
+    sa.Column("depth", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("spec", sa.LargeBinary, nullable=True),
+    _text("plan_step_id"),
+    _text("step_label"),
     # succeeded, failed or canceled once it is done
     _text("status"),
     _text("assistant_event_id"),

@@ -12,8 +12,9 @@ from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from libs.errors import NotFound
 from libs.store import Database, Outbox, Tx, sql
-from services.sessions.domain import naming, turns
+from services.sessions.domain import children, naming, turns
 from services.sessions.store import changes, ledger
+from services.sessions.store.children import ChildStore, awaited, pending
 from services.sessions.store.ledger import Step
 from services.sessions.store.log import read_events
 from services.sessions.store.rows import SESSION, Row, number, outcome_of, param, session_of, text
@@ -48,7 +49,7 @@ _begin = sql(
 _turn = sql(sa.select(*_t).where(_t.run_id == text("run_id")))
 _cancel = sql(
     sa.update(session_turns)
-    .where(_t.run_id == sa.any_(param("run_ids", ARRAY(sa.Text))), _t.state == "live")
+    .where(_t.run_id == sa.any_(param("run_ids", ARRAY(sa.Text))), _t.state.in_(["live", turns.PARKED]))
     .values(canceled=True)
 )
 _name = sql(
@@ -76,6 +77,8 @@ class Begun:
     definition: bytes
     roster: list[tuple[str, str]]
     events: list[pb.SessionEvent]
+    spec: bytes
+    pending: list[pb.TurnStart]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +99,8 @@ def roster_of(row: Row) -> list[tuple[str, str]]:
 class TurnStore:
     """Turns of one database. `now` gives Unix milliseconds."""
 
-    def __init__(self, db: Database, outbox: Outbox, *, now: Callable[[], int]) -> None:
-        self._db, self._outbox, self._now = db, outbox, now
+    def __init__(self, db: Database, outbox: Outbox, kids: ChildStore, *, now: Callable[[], int]) -> None:
+        self._db, self._outbox, self._children, self._now = db, outbox, kids, now
 
     async def begin(self, run_id: str, attempt: int, waiting: Collection[str]) -> Begun:
         """Fence older attempts off, answer calls that a dead attempt left open, and read what a turn needs.
@@ -108,14 +111,28 @@ class TurnStore:
         if row is None:
             raise await self._why_not(run_id, attempt)
         turn = {name: row[f"turn_{name}"] for name in ledger.TURN_NAMES}
+        if turn["state"] == turns.PARKED and not turn["canceled"]:
+            row, turn = await self._resume(run_id, attempt, row)
         events = await read_events(self._db, row["id"])
+        spawned: list[Row] = []
         if turn["state"] == "live" and not turn["canceled"]:
-            missing = turns.repairs([event.payload for event in events], waiting)
+            payloads = [event.payload for event in events]
+            missing = turns.repairs(payloads, waiting)
+            if missing:
+                # Calls that were delegated are answered by their children, however long that takes.
+                spawned = await self._children.spawned(row["id"])
+                delegated = awaited(spawned)
+                missing = turns.repairs(payloads, {*waiting, *delegated})
             if missing:
                 repaired = await self.append(run_id, attempt, [ledger.step(*repair) for repair in missing])
                 known = {event.id for event in events}
                 events = sorted([*events, *(e for e in repaired if e.id not in known)], key=lambda event: event.seq)
-        return Begun(row, turn, row["definition"], roster_of(row), events)
+        own = pending(spawned, run_id, children.answered(event.payload for event in events)) if spawned else []
+        contract = turn["spec"] or b""
+        if not contract and row["run_id"]:
+            # A later run of a delegated session works under the contract of the run that created it.
+            contract = await self._children.contract(row["run_id"])
+        return Begun(row, turn, row["definition"], roster_of(row), events, contract, own)
 
     async def append(self, run_id: str, attempt: int, steps: Sequence[Step]) -> list[pb.SessionEvent]:
         """Append each step once; returns the stored events in the order of `steps`.
@@ -181,6 +198,27 @@ class TurnStore:
                 tx, locked, title=named.title, title_source=named.source, description=named.description
             )
 
+    async def _resume(self, run_id: str, attempt: int, begun: Row) -> tuple[Row, dict[str, Any]]:
+        """Let a parked turn go on: it counts as live again."""
+        async with self._outbox.transaction() as tx:
+            locked = await ledger.lock(tx, run_id)
+            turns.check_attempt(locked.turn, attempt)
+            if locked.turn["state"] == turns.PARKED:
+                now, session = self._now(), locked.session
+                changed = session["status"] != "streaming"
+                columns = {"live_turns": session["live_turns"] + 1, "status": "streaming"}
+                await ledger.write(
+                    tx,
+                    locked,
+                    [],
+                    now,
+                    session={**columns, **(ledger.touched(session, now) if changed else {})},
+                    turn={"state": "live", "status": "", "attempt": attempt},
+                )
+                if changed:
+                    changes.session(tx, ledger.session_message(locked))
+        return {**begun, **locked.session}, locked.turn
+
     async def _end(
         self, tx: Tx, locked: ledger.Locked, attempt: int, steps: Sequence[Step], ending: Ending
     ) -> pb.TurnOutcome:
@@ -188,7 +226,8 @@ class TurnStore:
         silent = not turn["assistant_event_id"] and not any(turns.is_assistant_message(s.payload) for s in steps)
         if ending.status == turns.CANCELED and attempt and silent and ending.stopped_text:
             steps = [*steps, Step(turns.STOPPED_STEP, turns.assistant_message(ending.stopped_text))]
-        live = session["live_turns"] - 1
+        live = session["live_turns"] - (turn["state"] == "live")
+        parks = ending.status == turns.WAITING
         status = turns.session_status(live, ending.status)
         changed = status != session["status"]
         await ledger.write(
@@ -198,13 +237,13 @@ class TurnStore:
             now,
             session={"live_turns": live, "status": status, **(ledger.touched(session, now) if changed else {})},
             turn={
-                "state": "done",
+                "state": turns.PARKED if parks else "done",
                 "attempt": max(attempt, turn["attempt"]),
                 "canceled": turn["canceled"] or ending.status == turns.CANCELED,
                 "status": ending.status,
                 "error_message": ending.error_message.replace("\0", "\ufffd"),
                 "error_status": ending.error_status,
-                "finished_at": now,
+                "finished_at": None if parks else now,
             },
         )
         message = ledger.session_message(locked)
