@@ -10,6 +10,7 @@ from seed.sessions.v1 import types_pb2
 
 from libs.stack.ports import free_ports
 from libs.stack.scripted import Calls, Fail, Say
+from libs.store import Row
 from services.runs.worker import worker as worker_module
 from services.runs.worker.partials import PartialStore, PartialStream
 from tests.runs.house import AGENT, OWNER, turn, until
@@ -91,6 +92,30 @@ async def test_a_cancel_that_comes_twice_does_not_interrupt_itself(shop: Worksho
     assert (await shop.ended(start.run_id))["status"] == "canceled"
     assert says(session) == ["Let me see."]
     assert shop.sessions.calls.count("FinishTurn") == 1
+
+
+async def test_a_cancel_that_comes_before_the_first_step_ends_the_turn(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = await shop.worker()
+    claim = running.worker._queue.claim
+
+    async def claim_then_cancel(worker: str, slots: int) -> list[Row]:
+        rows = await claim(worker, slots)
+        for row in rows:
+            await shop.trees.cancel_run(row["id"])
+            hint = events_pb2.CancelHint(run_ids=[row["id"]]).SerializeToString()
+            # Runs before the task that the worker is about to make for the run.
+            asyncio.get_running_loop().call_soon(running.worker._on_cancel, "", hint)
+        return rows
+
+    monkeypatch.setattr(running.worker._queue, "claim", claim_then_cancel)
+    session = shop.sessions.conversation()
+    start = await shop.say(session)
+    assert (await shop.ended(start.run_id))["status"] == "canceled"
+    assert says(session) == ["Stopped."]
+    await until(lambda: not running.worker._held)
+    assert shop.provider.requests == []
 
 
 async def test_a_cancel_during_a_tool_leaves_what_was_said(shop: Workshop) -> None:
@@ -248,6 +273,7 @@ async def test_what_is_deleted_during_a_turn_ends_it(shop: Workshop, noun: str) 
     gate.set()
     row = await shop.ended(start.run_id)
     assert (row["status"], row["gone"]) == ("canceled", noun)
+    assert await shop.kept(session.id) == {}
     assert (await until(lambda: shop.settled))[0].gone == noun
 
 

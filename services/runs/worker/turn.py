@@ -51,6 +51,7 @@ class Held:
     row: Row
     stop: str = ""
     task: asyncio.Task[None] | None = None
+    started: bool = False
 
     @property
     def run_id(self) -> str:
@@ -66,7 +67,9 @@ class Held:
         """End the run's task; the first reason stays."""
         if not self.stop and self.task is not None:
             self.stop = why
-            self.task.cancel()
+            # A task canceled before its first step would never run what settles it: it looks at `stop` itself.
+            if self.started:
+                self.task.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,9 @@ class Turn:
     async def run(self) -> Verdict | None:
         """Execute to a verdict; None when the claim was lost and nothing more may be written."""
         try:
+            self._held.started = True
+            if self._held.stop:
+                raise asyncio.CancelledError
             return await self._guarded()
         except asyncio.CancelledError:
             if self._held.stop == "canceled":
@@ -136,8 +142,7 @@ class Turn:
         except StaleAttempt:
             return None
         except NotFound as e:
-            gone = "Agent" if e.message.startswith("Agent") else "Session"
-            return Verdict(Ending("canceled", gone=gone, usage=self._usage()))
+            return await self._gone(e)
         except (Unavailable, OSError):
             return Verdict(again_at=self._parts.now() + 1_000)
         except ProviderError as e:
@@ -330,8 +335,7 @@ class Turn:
         try:
             outcome = await self._log.finish("canceled", events, stopped_text=STOPPED)
         except NotFound as e:
-            gone = "Agent" if e.message.startswith("Agent") else "Session"
-            return Verdict(Ending("canceled", gone=gone, usage=self._usage()))
+            return await self._gone(e)
         except StaleAttempt:
             return None
         except Unavailable:
@@ -339,6 +343,11 @@ class Turn:
         await self._stream.clear()
         # The turn may have ended otherwise just before the cancel reached it: what is recorded stands.
         return Verdict(Ending(outcome.status, assistant_event_id=outcome.assistant_event_id, usage=self._usage()))
+
+    async def _gone(self, error: NotFound) -> Verdict:
+        await self._stream.clear()
+        gone = "Agent" if error.message.startswith("Agent") else "Session"
+        return Verdict(Ending("canceled", gone=gone, usage=self._usage()))
 
     async def _failed(self, code: str, message: str, status: int, *, retryable: bool) -> Verdict | None:
         row = self._held.row
@@ -356,8 +365,8 @@ class Turn:
             return await self._canceled()
         except StaleAttempt:
             return None
-        except NotFound:
-            return Verdict(Ending("canceled", gone="Session", usage=self._usage()))
+        except NotFound as e:
+            return await self._gone(e)
         except Unavailable:
             return Verdict(again_at=self._parts.now() + 1_000)
         await self._stream.clear()
