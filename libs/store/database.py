@@ -21,6 +21,7 @@ _LOST = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
+    asyncpg.InternalClientError,  # the server said good-bye, and the end of the connection is not read yet
     TimeoutError,
 )
 _AWAY = (*_LOST, OSError, asyncpg.InterfaceError, asyncpg.TooManyConnectionsError)
@@ -123,6 +124,8 @@ class Database:
     def _take_back(self, conn: Any, error: BaseException) -> None:
         """Release a connection whose use ended with `error`. Raises Unavailable when the server is to blame."""
         lost = isinstance(error, _LOST) or (isinstance(error, asyncpg.InterfaceError) and conn.is_closed())
+        if lost and not isinstance(error, TimeoutError):
+            conn.terminate()
         self._pool.release(conn, clean=not lost and isinstance(error, Exception))
         if lost:
             raise _unavailable() from error
