@@ -14,6 +14,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs import events
 from libs.store import Database, Outbox, Row, Tx, sql
+from services.runs.domain import usage
 from services.runs.store.rows import run_of
 from services.runs.store.tables import runs
 
@@ -27,13 +28,17 @@ def _p(name: str, kind: Any) -> sa.BindParameter[Any]:
 _NOW = _p("now", sa.BigInteger)
 _TOUCH = {"updated_at": sa.func.greatest(r.updated_at, _NOW), "version": r.version + 1}
 
-_start = sql(
+START = sql(
     insert(runs)
     .values(
         id=_p("id", sa.Text),
         account=_p("account", sa.Text),
-        root_run_id=_p("id", sa.Text),
-        depth=sa.literal_column("0"),
+        root_run_id=_p("root_run_id", sa.Text),
+        parent_run_id=_p("parent_run_id", sa.Text),
+        parent_tool_call_id=_p("parent_tool_call_id", sa.Text),
+        depth=_p("depth", sa.Integer),
+        step_label=_p("step_label", sa.Text),
+        plan_step_id=_p("plan_step_id", sa.Text),
         kind=sa.literal_column("'agent'"),
         agent_id=_p("agent_id", sa.Text),
         session_id=_p("session_id", sa.Text),
@@ -159,6 +164,8 @@ _complete = sql(
         assistant_event_id=_p("assistant_event_id", sa.Text),
         gone=_p("gone", sa.Text),
         usage=sa.func.coalesce(_p("usage", sa.LargeBinary), r.usage),
+        output=_p("output", sa.LargeBinary),
+        unmet_obligations=_p("unmet_obligations", sa.LargeBinary),
         lease_until=None,
         finished_at=sa.func.greatest(r.started_at, _NOW),
         updated_at=sa.func.greatest(r.updated_at, r.started_at, _NOW),
@@ -178,7 +185,7 @@ _usage = sql(sa.update(runs).where(_mine).values(usage=_p("usage", sa.LargeBinar
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a claim ends for good. `error` is the JSON of the public RunErrorInfo, `usage` of RunUsageInfo."""
+    """How a claim ends for good. Documents are JSON of the public types; `output` is what a delegated run gives."""
 
     status: str
     assistant_event_id: str = ""
@@ -186,12 +193,54 @@ class Ending:
     error_status: int = 0
     usage: bytes | None = None
     gone: str = ""
+    output: bytes | None = None
+    unmet_obligations: bytes | None = None
+
+
+_lock = sql(sa.select(runs).where(r.id == _p("id", sa.Text)).with_for_update())
+_children_usage = sql(
+    sa.update(runs).where(r.id == _p("id", sa.Text)).values(children_usage=_p("usage", sa.LargeBinary))
+)
+
+
+async def lock_run(tx: Tx, run_id: str) -> Row | None:
+    """A run row, locked. Parents are locked before their children, everywhere."""
+    return await tx.fetchrow(_lock, id=run_id)
+
+
+async def roll_up(tx: Tx, parent: Row, child: Row) -> None:
+    """Add the usage of a run that has become terminal, its own children's included, to its parent's."""
+    total = usage.rolled_up(parent["children_usage"], child["usage"], child["children_usage"])
+    await tx.execute(_children_usage, id=parent["id"], usage=total)
 
 
 def emit(tx: Tx, rows: Sequence[Row]) -> None:
     """Tell listeners the new state of these rows once the transaction has committed."""
     for row in rows:
         tx.emit(*events.run_changed(run_of(row)))
+
+
+def start_values(turn: st.TurnStart, notify: str, now: int) -> dict[str, Any]:
+    """Values of START for a turn."""
+    background = turn.queued_behind or turn.origin not in ("", "user")
+    return {
+        "id": turn.run_id,
+        "account": turn.owner,
+        "root_run_id": turn.root_run_id or turn.run_id,
+        "parent_run_id": turn.parent_run_id or None,
+        "parent_tool_call_id": turn.parent_tool_call_id or None,
+        "depth": turn.depth,
+        "step_label": turn.step_label or None,
+        "plan_step_id": turn.plan_step_id or None,
+        "agent_id": turn.agent_id,
+        "session_id": turn.session_id,
+        "origin": turn.origin or "user",
+        "title": turn.title,
+        "queue": 1 if background else 0,
+        "max_failures": 3 if background else 1,
+        "notify": notify,
+        "now": now,
+    }
 
 
 class Queue:
@@ -206,20 +255,7 @@ class Queue:
         A turn that a message waits for is interactive and has one attempt; one queued behind another, or that nobody
         waits for, is background with three (limits.md, Runs and scripts).
         """
-        background = turn.queued_behind or turn.origin not in ("", "user")
-        row = await self._db.fetchrow(
-            _start,
-            id=turn.run_id,
-            account=turn.owner,
-            agent_id=turn.agent_id,
-            session_id=turn.session_id,
-            origin=turn.origin or "user",
-            title=turn.title,
-            queue=1 if background else 0,
-            max_failures=3 if background else 1,
-            notify=notify,
-            now=self._now(),
-        )
+        row = await self._db.fetchrow(START, **start_values(turn, notify, self._now()))
         if row is not None:
             # Without the outbox: the claim that follows tells the run's state again.
             self._outbox.tell([events.run_changed(run_of(row))])
@@ -266,9 +302,13 @@ class Queue:
             emit(tx, [row] if row is not None else [])
             return row
 
-    async def complete(self, run_id: str, attempt: int, ending: Ending) -> Row | None:
-        """End a held run; None when the claim is no longer ours (a later outcome never undoes an earlier one)."""
+    async def complete(self, run_id: str, attempt: int, ending: Ending, parent_run_id: str | None = None) -> Row | None:
+        """End a held run; None when the claim is no longer ours (a later outcome never undoes an earlier one).
+
+        With `parent_run_id`, its usage is added to the parent's.
+        """
         async with self._outbox.transaction() as tx:
+            parent = await lock_run(tx, parent_run_id) if parent_run_id else None
             row = await tx.fetchrow(
                 _complete,
                 id=run_id,
@@ -280,13 +320,17 @@ class Queue:
                 assistant_event_id=ending.assistant_event_id,
                 gone=ending.gone,
                 usage=ending.usage,
+                output=ending.output,
+                unmet_obligations=ending.unmet_obligations,
             )
+            if row is not None and parent is not None:
+                await roll_up(tx, parent, row)
             emit(tx, [row] if row is not None else [])
             return row
 
-    async def store_usage(self, run_id: str, attempt: int, usage: bytes) -> None:
+    async def store_usage(self, run_id: str, attempt: int, used: bytes) -> None:
         """Keep the usage so far of a held run."""
-        await self._db.execute(_usage, id=run_id, attempt=attempt, usage=usage, now=self._now())
+        await self._db.execute(_usage, id=run_id, attempt=attempt, usage=used, now=self._now())
 
     async def store_plan(self, run_id: str, attempt: int, plan: Mapping[str, Any]) -> None:
         """Keep the settled plan of a held run with the run."""

@@ -6,6 +6,7 @@ from seed.runs.v1 import runs_pb2
 from seed.sessions.v1 import types_pb2
 
 from libs.store import Row
+from services.runs.domain.usage import with_children
 
 _OPTIONAL = (
     "parent_run_id",
@@ -19,7 +20,7 @@ _OPTIONAL = (
     "started_at",
     "finished_at",
 )
-_DOCUMENTS = ("wait", "plan", "error", "unmet_obligations", "usage")
+_DOCUMENTS = ("wait", "plan", "error", "unmet_obligations")
 _REQUIRED = (
     "id",
     "account",
@@ -42,6 +43,9 @@ def run_of(row: Row) -> runs_pb2.Run:
         value = row[name]
         if value is not None:
             setattr(run, name, value)
+    usage = with_children(row["usage"], row["children_usage"])
+    if usage is not None:
+        run.usage = usage
     count = row.get("child_run_count")
     if count:
         run.child_run_count = count

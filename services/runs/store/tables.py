@@ -44,6 +44,14 @@ runs = sa.Table(
     sa.Column("plan", sa.LargeBinary, nullable=True),
     sa.Column("error", sa.LargeBinary, nullable=True),
     sa.Column("unmet_obligations", sa.LargeBinary, nullable=True),
+    # What the run gives to who delegated it: JSON.
+    sa.Column("output", sa.LargeBinary, nullable=True),
+    # Tool calls that a waiting run waits for.
+    sa.Column("wait_calls", sa.ARRAY(sa.Text), nullable=False, server_default="{}"),
+    # Whether the call that delegated a terminal run has its result.
+    sa.Column("answered", sa.Boolean, nullable=False, server_default=sa.false()),
+    # Usage of terminal children, their own children included: JSON with a count of runs.
+    sa.Column("children_usage", sa.LargeBinary, nullable=True),
     sa.Column("usage", sa.LargeBinary, nullable=True),
     # The fencing token: one more with every claim.
     sa.Column("attempt", sa.BigInteger, nullable=False, server_default="0"),
@@ -77,6 +85,13 @@ sa.Index("runs_leases", runs.c.lease_until, postgresql_where=runs.c.status.in_((
 sa.Index("runs_by_session", runs.c.session_id, runs.c.created_at)
 sa.Index("runs_by_agent", runs.c.agent_id, runs.c.created_at)
 sa.Index("runs_by_root", runs.c.root_run_id, runs.c.created_at)
+sa.Index(
+    "runs_unanswered",
+    runs.c.finished_at,
+    postgresql_where=sa.and_(
+        runs.c.parent_tool_call_id.is_not(None), ~runs.c.answered, runs.c.finished_at.is_not(None)
+    ),
+)
 sa.Index("runs_by_parent", runs.c.parent_run_id, postgresql_where=runs.c.parent_run_id.is_not(None))
 
 outbox = outbox_table(metadata)

@@ -1,0 +1,178 @@
+"""Parents and children: parking on delegated calls, answering them, going on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from seed.sessions.v1 import types_pb2 as st
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from libs.store import Database, Outbox, Row, Tx, sql
+from services.runs.store.queue import START, emit, lock_run, start_values
+from services.runs.store.tables import TERMINAL, runs
+
+r = runs.c
+
+
+def _p(name: str, kind: Any) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, type_=kind)
+
+
+_NOW = _p("now", sa.BigInteger)
+_TOUCH = {"updated_at": sa.func.greatest(r.updated_at, _NOW), "version": r.version + 1}
+_parent = runs.alias("parent")
+
+_open_calls = sql(
+    sa.select(sa.func.count()).where(
+        r.parent_run_id == _p("id", sa.Text),
+        r.parent_tool_call_id == sa.any_(_p("calls", ARRAY(sa.Text))),
+        ~r.answered,
+    )
+)
+_park = sql(
+    sa.update(runs)
+    .where(r.id == _p("id", sa.Text), r.attempt == _p("attempt", sa.BigInteger), r.status == "running")
+    .values(
+        status=_p("status", sa.Text),
+        wait=_p("wait", sa.LargeBinary),
+        wait_calls=_p("calls", ARRAY(sa.Text)),
+        usage=sa.func.coalesce(_p("usage", sa.LargeBinary), r.usage),
+        lease_until=None,
+        worker=None,
+        not_before=_NOW,
+        **_TOUCH,
+    )
+    .returning(runs)
+)
+_go_on = sql(
+    sa.update(runs)
+    .where(r.id == _p("id", sa.Text))
+    .values(
+        status=_p("status", sa.Text),
+        wait=_p("wait", sa.LargeBinary),
+        not_before=_NOW,
+        failures=0,
+        **_TOUCH,
+    )
+    .returning(runs)
+)
+_end_child = sql(
+    sa.update(runs)
+    .where(r.id == _p("id", sa.Text), r.status.not_in(TERMINAL))
+    .values(status="canceled", cancel_requested=True, finished_at=_NOW, answered=True, **_TOUCH)
+    .returning(runs)
+)
+_unanswered = sql(
+    sa.select(runs, _parent.c.session_id.label("parent_session"), _parent.c.status.label("parent_status"))
+    .select_from(runs.join(_parent, _parent.c.id == r.parent_run_id))
+    .where(r.parent_tool_call_id.is_not(None), ~r.answered, r.finished_at.is_not(None), r.finished_at <= _NOW)
+    .order_by(r.finished_at)
+    .limit(50)
+)
+_answered = sql(sa.update(runs).where(r.id == _p("id", sa.Text)).values(answered=True))
+_siblings = sql(sa.select(r.status).where(r.parent_run_id == _p("id", sa.Text), r.plan_step_id == _p("step", sa.Text)))
+_count = sql(sa.select(sa.func.count()).where(r.parent_run_id == _p("id", sa.Text)))
+_live_below = sql(sa.select(sa.func.count()).where(r.parent_run_id == _p("id", sa.Text), r.status.not_in(TERMINAL)))
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """A run that waits for delegated calls: the children to start, the calls, and the usage so far (JSON)."""
+
+    children: Sequence[st.TurnStart]
+    calls: Sequence[str]
+    usage: bytes | None = None
+
+
+class Family:
+    """Trees of runs. `now` gives Unix milliseconds."""
+
+    def __init__(self, db: Database, outbox: Outbox, now: Callable[[], int]) -> None:
+        self._db, self._outbox, self._now = db, outbox, now
+
+    async def children(self, run_id: str) -> int:
+        """How many runs a run has delegated."""
+        return await self._db.fetchval(_count, id=run_id)
+
+    async def live_children(self, run_id: str) -> int:
+        """How many of them are not over."""
+        return await self._db.fetchval(_live_below, id=run_id)
+
+    async def start(self, child: st.TurnStart) -> None:
+        """Queue a detached child."""
+        async with self._outbox.transaction() as tx:
+            await self._start(tx, [child])
+
+    async def park(self, run_id: str, attempt: int, park: Park) -> Row | None:
+        """Start the children and let the run wait for their answers, in one transaction.
+
+        The run is queued again at once when all answers are there already. None when the claim is no longer ours, or
+        when a cancel reached it: then the children are canceled with it.
+        """
+        async with self._outbox.transaction() as tx:
+            held = await lock_run(tx, run_id)
+            if held is None or held["attempt"] != attempt or held["status"] != "running":
+                return None
+            await self._start(tx, park.children)
+            if held["cancel_requested"]:
+                for child in park.children:
+                    ended = await tx.fetchrow(_end_child, id=child.run_id, now=self._now())
+                    emit(tx, [ended] if ended is not None else [])
+                return None
+            calls = list(park.calls)
+            pending = await tx.fetchval(_open_calls, id=run_id, calls=calls)
+            row = await tx.fetchrow(
+                _park,
+                id=run_id,
+                attempt=attempt,
+                status="waiting" if pending else "queued",
+                wait=_wait(pending),
+                calls=calls,
+                usage=park.usage,
+                now=self._now(),
+            )
+            emit(tx, [row] if row is not None else [])
+            return row
+
+    async def _start(self, tx: Tx, children: Sequence[st.TurnStart]) -> None:
+        for child in children:
+            row = await tx.fetchrow(START, **start_values(child, "", self._now()))
+            emit(tx, [row] if row is not None else [])
+
+    async def unanswered(self) -> list[Row]:
+        """Terminal runs whose delegating call still wants its result, with the parent's session and status."""
+        return list(await self._db.fetch(_unanswered, now=self._now()))
+
+    async def step_done(self, parent_run_id: str, step_id: str) -> bool:
+        """Whether all runs that a parent delegated for a plan step have succeeded."""
+        statuses = [row["status"] for row in await self._db.fetch(_siblings, id=parent_run_id, step=step_id)]
+        return bool(statuses) and all(status == "succeeded" for status in statuses)
+
+    async def answered(self, child: Row) -> Row | None:
+        """A child's result stands in its parent's log: the parent goes on when that was the last it waited for.
+
+        Returns the parent's row when it changed.
+        """
+        async with self._outbox.transaction() as tx:
+            parent = await lock_run(tx, child["parent_run_id"])
+            await tx.execute(_answered, id=child["id"])
+            if parent is None or parent["status"] != "waiting":
+                return None
+            pending = await tx.fetchval(_open_calls, id=parent["id"], calls=parent["wait_calls"])
+            row = await tx.fetchrow(
+                _go_on,
+                id=parent["id"],
+                status="waiting" if pending else "queued",
+                wait=_wait(pending),
+                now=self._now(),
+            )
+            emit(tx, [row] if row is not None else [])
+            return row
+
+
+def _wait(pending: int) -> bytes | None:
+    return msgspec.json.encode({"reason": "children", "pendingChildren": pending}) if pending else None
