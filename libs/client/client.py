@@ -58,7 +58,7 @@ class Client:
     """One account on one server. Use it with `async with`, or call `close()`.
 
     `key` signs, a `Signer` when several clients share it. `account` is the id of the account acted for, by default the
-    key's own. Calls may run concurrently; all subscriptions share one WebSocket.
+    key's own. Calls may run concurrently; subscriptions share a WebSocket.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Client:
         self._turn_timeout_s = turn_timeout_s
         self._away_s = away_s
         self._http: aiohttp.ClientSession | None = None
-        self._socket: SharedSocket | None = None
+        self._sockets: dict[bool, SharedSocket] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,11 +91,12 @@ class Client:
 
     async def close(self) -> None:
         """End all subscriptions and connections."""
-        if self._socket is not None:
-            await self._socket.close()
+        for socket in self._sockets.values():
+            await socket.close()
+        self._sockets.clear()
         if self._http is not None:
             await self._http.close()
-        self._socket = self._http = None
+        self._http = None
 
     async def call(self, action: Action | str, /, **fields: Any) -> Any:
         """Send an action and return its typed answer, an instance of `libs.protocol.ANSWERS[name]`.
@@ -162,11 +163,16 @@ class Client:
     def subscribe(self, key: str, after_seq: int | None = None) -> Subscription:
         """The events of `key` (`account/…`, `agents/…`, `sessions/…`, `runs/…`), durable ones after `after_seq`.
 
-        See `Subscription`: it reconnects and resumes by itself.
+        See `Subscription`: it reconnects and resumes by itself. All share one socket, but for `account/…`: it brings
+        the events of every agent of the account, so it has a socket of its own.
         """
-        if self._socket is None:
-            self._socket = SharedSocket(self.url + WEBSOCKET_PATH, self._session, self._sign_subscribe, self._away_s)
-        return self._socket.subscribe(key, after_seq)
+        firehose = key.startswith("account/")
+        socket = self._sockets.get(firehose)
+        if socket is None:
+            url = self.url + WEBSOCKET_PATH
+            socket = SharedSocket(url, self._session, self._sign_subscribe, self._away_s, firehose=firehose)
+            self._sockets[firehose] = socket
+        return socket.subscribe(key, after_seq)
 
     def at(self, url: str) -> Client:
         """The same account and key at another address, for instance another edge."""

@@ -1,4 +1,4 @@
-"""The one WebSocket of a client: subscribes its keys, renews itself, resumes each key where it was."""
+"""A WebSocket of a client: subscribes its keys, renews itself, resumes each key where it was."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from libs.protocol import PROTOCOL_TOO_OLD, WsEvent, read_ws_event
-from libs.protocol.ws import WsConnected, WsError, WsSubscribed
+from libs.protocol.ws import WsAccountChange, WsConnected, WsError, WsSessionChange, WsSubscribed
 
 from .errors import ApiError, ClientError, ConnectionLost
 from .retry import Pauses
@@ -41,7 +41,8 @@ _TOO_MANY_SUBSCRIPTIONS = "Too many subscriptions"
 class SharedSocket:
     """Connects when the first key is subscribed, closes with the last.
 
-    `sign` makes the bytes of a Subscribe. After `away_s` without a server the subscriptions end with ConnectionLost.
+    `sign` makes the bytes of a Subscribe. After `away_s` without a server the subscriptions end with ConnectionLost. A
+    `firehose` is for the account key, which brings events of all keys, and for nothing else.
     """
 
     def __init__(
@@ -50,7 +51,10 @@ class SharedSocket:
         session: Callable[[], aiohttp.ClientSession],
         sign: Callable[[Mapping[str, Any]], bytes],
         away_s: float,
+        *,
+        firehose: bool = False,
     ) -> None:
+        self._firehose = firehose
         self._url = url
         self._session = session
         self._sign = sign
@@ -198,16 +202,23 @@ class SharedSocket:
             self._gaps.discard(event.key)
             if (answer := self._asked.get(event.key)) is not None and not answer.done():
                 answer.set_result(None)
-        await self._pass_on(event.key, event)
-
-    async def _pass_on(self, key: str, event: WsEvent) -> None:
-        for subscription in list(self._subscriptions.get(key, [])):
+        for subscription in self._audience(event):
             try:
                 await subscription.feed(event)
             except Gap:
-                if key not in self._gaps:
-                    self._gaps.add(key)
-                    self._unasked.put_nowait(key)
+                if event.key not in self._gaps:
+                    self._gaps.add(event.key)
+                    self._unasked.put_nowait(event.key)
+
+    def _audience(self, event: WsEvent) -> list[Subscription]:
+        """Whom an event is for: its key may be another than the one that was subscribed (websocket.md, section 5)."""
+        if self._firehose and not isinstance(event, WsSubscribed):
+            return list(self._all())
+        assert not isinstance(event, WsConnected | WsError)
+        audience = list(self._subscriptions.get(event.key, []))
+        if isinstance(event, WsSessionChange | WsAccountChange) and isinstance(event.value.agent_id, str):
+            audience += self._subscriptions.get(f"agents/{event.value.agent_id}", [])
+        return audience
 
     def _refused(self, event: WsError) -> None:
         code = event.code if isinstance(event.code, str) else None

@@ -34,6 +34,7 @@ class Subscription:
     - `WsSubscribed` comes first, and again after each reconnect, followed by the current state (`change`).
     - Text deltas come once: what a new socket repeats of a text in flight is left out. When a text was begun anew under
       the same id, the delta is the whole new text; `text(partial_id)` always tells the text so far.
+    - `account/…` and `agents/…` have no cursor: what happens while no socket is open is not repeated there.
     - It ends with ApiError when the server refuses the key (it is gone, or access to it is), with ConnectionLost when
       the server stays away.
     """
@@ -109,6 +110,8 @@ class Subscription:
         raise StopAsyncIteration
 
     def _admit(self, event: WsEvent) -> bool:
+        if not self.key.startswith(("sessions/", "runs/")):
+            return True
         if isinstance(event, WsSessionAppend):
             if event.event.seq <= self.seq:
                 return False

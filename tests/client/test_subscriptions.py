@@ -191,3 +191,28 @@ async def test_closing_wakes_a_reader_that_waits() -> None:
         async with asyncio.timeout(5):
             with pytest.raises(StopAsyncIteration):
                 await reader
+
+
+async def test_events_of_other_keys_reach_who_subscribed_to_their_agent_or_account() -> None:
+    hint = {
+        "_": "change",
+        "key": "account/z6Mk",
+        "value": {"reason": "session-event", "agentId": "a", "sessionId": "s"},
+    }
+    session = {"id": "s", "account": "z6Mk", "agentId": "a", "status": "idle", "createdAt": 1, "updatedAt": 1}
+
+    async def on_subscribe(socket: FakeSocket, key: str, after: int | None) -> None:
+        await socket.subscribed(key)
+        await socket.send({"_": "change", "key": "sessions/s", "value": session})
+        if key == "account/z6Mk":
+            await socket.append("s", 7)
+            await socket.partial("s", "p", textDelta="x")
+        await socket.send(hint)
+
+    async with FakeServer() as server, Client(server.url, Key.generate()) as client:
+        server.on_subscribe = on_subscribe
+        names = [type(event).__name__ for event in await take(client.subscribe("agents/a"), 3)]
+        assert names == ["WsSubscribed", "WsSessionChange", "WsAccountChange"]
+        names = [type(event).__name__ for event in await take(client.subscribe("account/z6Mk"), 5)]
+        assert names == ["WsSubscribed", "WsSessionChange", "WsSessionAppend", "WsSessionPartial", "WsAccountChange"]
+        assert len(server.sockets) == 2

@@ -124,7 +124,8 @@ class Watch:
 
     async def streamed(self, wanted: str) -> str:
         """Wait until the text so far is `wanted`; returns it."""
-        return await until(lambda: self.text() == wanted and wanted, what=f"streamed {wanted!r} (is {self.text()!r})")
+        await self.wait(lambda _: self.text() == wanted, what=f"streamed {wanted!r}")
+        return wanted
 
     def seqs(self) -> list[int]:
         """The numbers of the durable session events, in order of arrival."""
