@@ -95,6 +95,7 @@ class Bus:
         self._wake = asyncio.Event()
         self._flushes: set[asyncio.Task[bool]] = set()
         self._away_noted = False
+        self._closed = False
 
     @property
     def connected(self) -> bool:
@@ -193,7 +194,7 @@ class Bus:
 
     def publish(self, subject: str, body: bytes) -> bool:
         """Send a message; False when not connected, or when too much waits to be sent. Never waits."""
-        if not self.connected or self._waiting_bytes > WAITING_BYTES:
+        if self._closed or not self.connected or self._waiting_bytes > WAITING_BYTES:
             return False
         self._waiting_bytes += len(body)
         self._outgoing.append((subject, body))
@@ -202,10 +203,10 @@ class Bus:
 
     async def _pump(self) -> None:
         # The client's publish is a coroutine; one task runs it so that publish() never waits and order is kept.
-        while True:
+        while not self._closed:
             await self._wake.wait()
             self._wake.clear()
-            while self._outgoing:
+            while self._outgoing and not self._closed:
                 item = self._outgoing.popleft()
                 if isinstance(item, asyncio.Future):
                     if not item.done():
@@ -258,10 +259,14 @@ class Bus:
     async def close(self) -> None:
         """Send what is pending, as far as the server takes it within two seconds, and disconnect."""
         await self.flush(_CLOSE_S)
-        # Ending, the first of them closes the client.
-        for task in (*self._tasks, *self._flushes):
-            task.cancel()
-        await asyncio.gather(*self._tasks, *self._flushes, return_exceptions=True)
+        self._closed = True
+        # Ending, the first of them closes the client. Asked again, since the client swallows some cancellations.
+        running = {*self._tasks, *self._flushes}
+        for patience_s in (_CLOSE_S + 1, 1, 1):
+            for task in running:
+                task.cancel()
+            if running:
+                _, running = await asyncio.wait(running, timeout=patience_s)
 
 
 async def _close(nc: Any) -> None:
