@@ -18,6 +18,7 @@ from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.store import Database, Outbox, Row
 from services.runs.api.runs import RunsApi
 from services.runs.settings import RunsSettings, WorkerSettings
+from services.runs.store.family import Family
 from services.runs.store.queue import Queue
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
@@ -80,9 +81,11 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
     # The worker's rooms bring provider plumbing that the api role never needs.
     from libs.egress import EgressPolicy, Timeouts
     from services.runs.providers.gateway import ModelGateway
+    from services.runs.worker.answers import Answers
     from services.runs.worker.log import ModelResolver, SessionLog
     from services.runs.worker.partials import PartialStore, PartialStream
     from services.runs.worker.titles import Titler
+    from services.runs.worker.tools import Limits
     from services.runs.worker.turn import Parts
     from services.runs.worker.worker import Pace, Worker
 
@@ -110,8 +113,15 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
             interval_s=settings.partial_interval_ms / 1000,
         )
 
+    family = Family(base.db, base.outbox, now_ms)
     parts = Parts(
         queue=base.queue,
+        family=family,
+        limits=Limits(
+            depth=settings.delegation_depth,
+            children=settings.delegation_children,
+            detached=settings.delegation_detached,
+        ),
         models=ModelResolver(secrets),
         gateway=gateway,
         now=now_ms,
@@ -129,8 +139,7 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
     health = RpcServer(TokenVerifier("runs", settings.internal_key), host=settings.grpc_host, port=settings.grpc_port)
     await health.start()
     # The most common wire format; the first turn of a worker would otherwise wait seconds for its library.
-    await gateway.preload("openai")
-    worker = Worker(parts, base.queue, base.bus, pace, now_ms)
+    worker = Worker(parts, base.queue, Answers(family, sessions), base.bus, pace, now_ms)
     log.info("working", worker=worker.id)
     await worker.run(stop)
     await health.stop(0)

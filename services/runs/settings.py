@@ -21,6 +21,9 @@ class WorkerSettings(RunsSettings):
     poll_max_ms: int = Field(default=2_000, ge=50, description="Queue poll of an idle worker; hints wake it earlier.")
     partial_interval_ms: int = Field(default=25, ge=0, description="Least time between two text deltas of a run.")
     provider_timeout_ms: int = Field(default=600_000, ge=1_000, description="Most time between two bytes of a reply.")
+    delegation_depth: int = Field(default=3, ge=0, le=16, description="Longest chain of runs that delegate.")
+    delegation_children: int = Field(default=10, ge=0, le=100, description="Awaited helpers a run may start.")
+    delegation_detached: int = Field(default=10, ge=0, le=100, description="Sessions a session may start detached.")
     session_title_generation: bool = Field(default=True, description="Whether untitled sessions get a title.")
     allow_private_providers: bool = Field(
         default=False, description="Whether custom and ollama providers may be on private or loopback addresses."

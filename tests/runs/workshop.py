@@ -20,13 +20,16 @@ from libs.rpc import Peer, TokenSigner
 from libs.stack.scripted import ScriptedProvider
 from libs.store import Database, Outbox, Row
 from services.runs.providers import ModelGateway
+from services.runs.store.family import Family
 from services.runs.store.queue import Queue
 from services.runs.store.tables import TERMINAL
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
+from services.runs.worker.answers import Answers
 from services.runs.worker.log import ModelResolver, SessionLog
 from services.runs.worker.partials import PartialStore, PartialStream, partial_key
 from services.runs.worker.titles import Titler
+from services.runs.worker.tools import Limits
 from services.runs.worker.turn import Parts
 from services.runs.worker.worker import Pace, Worker
 from tests.runs.fakes import Conversation, FakeSecrets, FakeSessions
@@ -121,8 +124,11 @@ class Workshop:
                 interval_s=0.02,
             )
 
+        family = Family(queue._db, queue._outbox, now_ms)
         parts = Parts(
             queue=queue,
+            family=family,
+            limits=Limits(),
             models=ModelResolver(secrets),
             gateway=self.gateway,
             now=now_ms,
@@ -133,7 +139,7 @@ class Workshop:
         )
         pace = Pace(slots=slots, poll_min_s=0.05, poll_max_s=0.2, lease_s=lease_ms / 1000)
         before = asyncio.all_tasks()
-        worker, stopping = Worker(parts, queue, self.bus, pace, now_ms), asyncio.Event()
+        worker, stopping = Worker(parts, queue, Answers(family, sessions), self.bus, pace, now_ms), asyncio.Event()
         task = asyncio.create_task(worker.run(stopping))
         loops = {"claims", "leases", "expiries", "stop"}
         await until(lambda: {t.get_name() for t in asyncio.all_tasks() - before} >= loops)

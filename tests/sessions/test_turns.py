@@ -102,7 +102,7 @@ async def test_the_end_is_recorded_once(world: World) -> None:
     begun = await world.begin(t.id, 2)
     assert begun.outcome == first
     await t.refused("The turn has ended", "AppendTurnEvents", attempt=2, events=[new("z", message("Z"))])
-    await t.refused("A turn does not end as waiting", "FinishTurn", 400, attempt=2, status="waiting")
+    await t.refused("A turn does not end as queued", "FinishTurn", 400, attempt=2, status="queued")
 
 
 async def test_a_failure(world: World) -> None:

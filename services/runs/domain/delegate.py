@@ -19,11 +19,11 @@ BRIEF_BYTES = 64 * 1024
 DELEGATE = ToolSpec(
     name="delegate",
     description=(
-        "Give a part of the work to a helper with a conversation of its own. Say in `brief` all it has to know: it does "
-        "not see this conversation. By default you get its answer as the result of this call, once it is done; several "
-        "calls in one reply work side by side. With `await` false it works on its own and nothing comes back. `prompt` "
-        "gives the helper instructions in place of yours, `agentId` makes it another agent of the account, `tools` "
-        "narrows what it may use, `output` is a JSON Schema of what it must return."
+        "Give a part of the work to a helper with a conversation of its own. Say in `brief` all it has to know: it "
+        "does not see this conversation. By default you get its answer as the result of this call, once it is done; "
+        "several calls in one reply work side by side. With `await` false it works on its own and nothing comes "
+        "back. `prompt` gives the helper instructions in place of yours, `agentId` makes it another agent of the "
+        "account, `tools` narrows what it may use, `output` is a JSON Schema of what it must return."
     ),
     input_schema={
         "type": "object",

@@ -51,6 +51,11 @@ def _list(debts: Sequence[Obligation]) -> str:
     return "\n".join(lines)
 
 
+def message(text: str) -> dict[str, Any]:
+    """The event by which the runtime speaks in a conversation."""
+    return {"type": "message", "role": "user", "content": text, "actor": "system"}
+
+
 def settled_after(plan: Mapping[str, Any] | None, succeeded: bool) -> dict[str, Any] | None:
     """The plan after its run ended: running steps are done or failed, pending ones stay. None when nothing changes."""
     if not plan or not any(s.get("status") == "running" for s in plan.get("steps", ())):

@@ -235,3 +235,16 @@ def assemble(
     if state is not None:
         messages.append(state)
     return messages
+
+
+def spoke_since(events: Sequence[LogEvent], own: Sequence[str], attempt: int) -> bool:
+    """Whether an earlier claim of the turn has already said something: an assistant message behind its own messages."""
+    if attempt <= 1 or not own:
+        return False
+    behind = False
+    for event in events:
+        if event.id == own[-1]:
+            behind = True
+        elif behind and event.payload.get("type") == "message" and event.payload.get("role") == "assistant":
+            return True
+    return False

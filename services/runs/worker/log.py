@@ -12,6 +12,7 @@ from seed.sessions.v1 import turns_pb2, turns_pb2_grpc, types_pb2
 from libs import wire
 from libs.errors import Invalid, NotFound
 from libs.rpc import Peer
+from services.runs.domain.delegate import Delegation, first_message
 from services.runs.providers.contract import ConfigError, ModelConfig
 
 PATIENCE_S = 60.0
@@ -64,6 +65,26 @@ class SessionLog:
         request = turns_pb2.SetPlanRequest(run_id=self._run, attempt=self._attempt, plan=body)
         answer = await self._peer.call(self._stub.SetPlan, request, timeout_s=PATIENCE_S, retry=True)
         return answer.session
+
+    async def spawn(self, child_run_id: str, wanted: Delegation, **where: Any) -> types_pb2.TurnStart:
+        """Open a delegated session with its turn; `where` are the other fields of SpawnChildRequest.
+
+        Raises Invalid with a text for the model, NotFound, StaleAttempt, Canceled.
+        """
+        request = turns_pb2.SpawnChildRequest(
+            run_id=self._run,
+            attempt=self._attempt,
+            child_run_id=child_run_id,
+            agent_id=wanted.agent_id,
+            title=wanted.title,
+            title_source="agent" if wanted.titled else "system",
+            message=first_message(wanted.brief),
+            spec=msgspec.json.encode(wanted.spec) if wanted.spec else b"",
+            parent_tool_call_id=where.pop("tool_call_id"),
+            **where,
+        )
+        answer = await self._peer.call(self._stub.SpawnChild, request, timeout_s=PATIENCE_S, retry=True)
+        return answer.turn
 
     async def describe(
         self, title: str | None, description: str | None, *, automatic: bool = False

@@ -3,37 +3,90 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+from seed.sessions.v1 import types_pb2 as st
+
+from libs.store import Row
+from services.runs.domain import delegate, schema, verbs
 from services.runs.domain import plan as plans
-from services.runs.domain import verbs
 from services.runs.providers.contract import ToolCallPart, ToolSpec
+from services.runs.store.family import Family
 from services.runs.store.queue import Queue
 from services.runs.worker.log import SessionLog
 
+RESULT_ATTEMPTS = 3
+"""Invalid results a typed child may deliver before its run fails (limits.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far delegation goes: depth of runs, awaited children a run, detached sessions a session."""
+
+    depth: int = 3
+    children: int = 10
+    detached: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """An awaited child: its call is answered when the child is over."""
+
+    turn: st.TurnStart
+
 
 class ToolBox:
-    """Executes the verbs of one turn. `plan` is the session's live plan when the turn began."""
+    """Executes the verbs of one turn of run `row`.
+
+    `plan` is the session's live plan, `spec` the delegation that the turn works under. `result` is what a typed child
+    has delivered, `refused` how often it delivered something else, `spawned` the children the turn has to wait for.
+    """
 
     def __init__(
-        self, log: SessionLog, queue: Queue, held: Any, plan: dict[str, Any] | None, now: Callable[[], int]
+        self,
+        log: SessionLog,
+        queue: Queue,
+        family: Family,
+        row: Row,
+        *,
+        plan: dict[str, Any] | None,
+        spec: Mapping[str, Any],
+        limits: Limits,
+        now: Callable[[], int],
     ) -> None:
-        self._log, self._queue, self._held, self._plan, self._now = log, queue, held, plan, now
-        # Calls of one reply run side by side; the plan is read and replaced as one step.
+        self._log, self._queue, self._family, self._row = log, queue, family, row
+        self.plan, self._output, self._limits, self._now = plan, spec.get("output"), limits, now
+        self.result: Any = None
+        self.returned = False
+        self.refused = 0
+        self.spawned: list[Spawned] = []
+        # Calls of one reply run side by side; plan and children are counted and changed as one step.
         self._lock = asyncio.Lock()
+
+    @property
+    def typed(self) -> bool:
+        """Whether the turn owes a result of a declared shape."""
+        return self._output is not None
 
     @property
     def specs(self) -> Sequence[ToolSpec]:
         """What the model is offered, in order."""
-        return verbs.VERBS
+        offered = [*verbs.VERBS]
+        if self._row["depth"] < self._limits.depth:
+            offered.insert(0, delegate.DELEGATE)
+        if self._output is not None:
+            offered.append(delegate.return_result(self._output))
+        return offered
 
     def logged(self, name: str) -> bool:
         """Whether calls of this tool leave events in the session; `plan` leaves none."""
         return name != "plan"
 
-    async def execute(self, call: ToolCallPart) -> Any:
-        """Run a call and return its output. Raises VerbError with a text for the model."""
+    async def execute(self, call: ToolCallPart, step: str) -> Any:
+        """Run a call and return its output, or `Spawned`. `step` names the reply. Raises VerbError for the model."""
         arguments = call.arguments
         if not isinstance(arguments, dict):
             raise verbs.VerbError(f"The arguments of {call.name} are not a JSON object. Send an object.")
@@ -41,6 +94,10 @@ class ToolBox:
             return await self._set_plan(arguments)
         if call.name == "status":
             return await self._set_status(arguments)
+        if call.name == "delegate":
+            return await self._delegate(call, arguments, step)
+        if call.name == "return_result" and self._output is not None:
+            return self._take_result(arguments, self._output)
         offered = ", ".join(s.name for s in self.specs)
         raise verbs.VerbError(f"There is no tool named {call.name}. Tools: {offered}.")
 
@@ -48,11 +105,11 @@ class ToolBox:
         if not isinstance(arguments.get("steps"), list):
             raise verbs.VerbError("plan needs steps: a list of {id, label, status}")
         async with self._lock:
-            plan = plans.normalize(arguments, self._plan, run_id=self._held.run_id, now=self._now())
+            plan = plans.normalize(arguments, self.plan, run_id=self._row["id"], now=self._now())
             await self._log.set_plan(plan)
-            self._plan = plan
-            if plan["ownerRunId"] == self._held.run_id and plans.settled(plan):
-                await self._queue.store_plan(self._held.run_id, self._held.attempt, plan)
+            self.plan = plan
+            if plan["ownerRunId"] == self._row["id"] and plans.settled(plan):
+                await self._queue.store_plan(self._row["id"], self._row["attempt"], plan)
         return {"ok": True, "steps": len(plan["steps"])}
 
     async def _set_status(self, arguments: dict[str, Any]) -> Any:
@@ -64,3 +121,53 @@ class ToolBox:
         if session.HasField("description"):
             answer["description"] = session.description
         return answer
+
+    def _take_result(self, value: dict[str, Any], output: Mapping[str, Any]) -> Any:
+        faults = schema.errors(value, {"type": "object", **output})
+        if faults:
+            self.refused += 1
+            raise verbs.VerbError("The result does not have the declared shape: " + "; ".join(faults))
+        if not self.returned:
+            self.result, self.returned = value, True
+        return {"ok": True}
+
+    async def _delegate(self, call: ToolCallPart, arguments: dict[str, Any], step: str) -> Any:
+        wanted = delegate.parse(arguments)
+        async with self._lock:
+            limits, row = self._limits, self._row
+            if row["depth"] + 1 > limits.depth:
+                raise verbs.VerbError(f"delegate: depth limit reached ({limits.depth}). Do the work here.")
+            if not wanted.detached:
+                started = await self._family.children(row["id"]) + len(self.spawned)
+                if started >= limits.children:
+                    raise verbs.VerbError(f"delegate: {limits.children} helpers a run is the most. Do the work here.")
+            plan_step = self._running_step()
+            turn = await self._log.spawn(
+                delegate.child_run_id(row["id"], call.id, step),
+                wanted,
+                tool_call_id="" if wanted.detached else call.id,
+                root_run_id=row["root_run_id"],
+                depth=row["depth"] + 1,
+                plan_step_id=plan_step.get("id", ""),
+                step_label=plan_step.get("label", ""),
+                most_chain=limits.depth if wanted.detached else 0,
+                most_detached=limits.detached if wanted.detached else 0,
+            )
+            if not wanted.detached:
+                spawned = Spawned(turn)
+                self.spawned.append(spawned)
+                return spawned
+            await self._family.start(turn)
+        return {
+            "summary": "Started. It works on its own; nothing comes back to this conversation.",
+            "status": "detached",
+            "sessionId": turn.session_id,
+            "title": turn.title,
+        }
+
+    def _running_step(self) -> dict[str, Any]:
+        plan = self.plan
+        if plan is None and self._row["plan"] is not None:
+            plan = msgspec.json.decode(self._row["plan"])
+        running = [s for s in (plan or {}).get("steps", ()) if s.get("status") == "running"]
+        return running[0] if len(running) == 1 else {}

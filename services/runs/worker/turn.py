@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from seed.sessions.v1 import turns_pb2
+from seed.sessions.v1 import turns_pb2, types_pb2
 
 from libs import telemetry
 from libs.errors import Canceled, Invalid, NotFound, StaleAttempt, Unavailable
 from libs.store import Row
+from services.runs.domain import obligations, transcript, verbs
 from services.runs.domain import plan as plans
-from services.runs.domain import transcript, verbs
 from services.runs.domain.usage import usage_json, usage_of
 from services.runs.providers.contract import (
     AssistantMessage,
@@ -29,16 +29,22 @@ from services.runs.providers.contract import (
     ToolCallPart,
     ToolResultMessage,
     Usage,
+    UserMessage,
 )
 from services.runs.providers.gateway import ModelGateway
+from services.runs.store.family import Family, Park
 from services.runs.store.queue import Ending, Queue
 from services.runs.worker.log import ModelResolver, SessionLog
 from services.runs.worker.partials import PartialStream
-from services.runs.worker.tools import ToolBox
+from services.runs.worker.tools import RESULT_ATTEMPTS, Limits, Spawned, ToolBox
 
 log = telemetry.get_logger("turn")
 
 STOPPED = "Stopped."
+NOT_TYPED = "output-schema"
+RESULT_MISSING = "The work ended without the result it was asked for"
+RESULT_REFUSED = "The result did not have the declared shape after three attempts"
+UNDELIVERED = "The result was taken, but nobody waits for it any more: nothing was delivered upstream."
 NO_TEXT = "Model response did not include assistant text"
 _CODES = {500: "executor-error", 502: "provider-error"}
 ENDED_BADLY = "The provider ended the reply with an error"
@@ -74,9 +80,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a claim: an ending for good, or another try not before `again_at` (Unix ms)."""
+    """What became of a claim: an ending for good, a park, or another try not before `again_at` (Unix ms)."""
 
     ending: Ending | None = None
+    park: Park | None = None
     again_at: int = 0
     failed: bool = False
 
@@ -86,6 +93,8 @@ class Parts:
     """What a turn works with."""
 
     queue: Queue
+    family: Family
+    limits: Limits
     models: ModelResolver
     gateway: ModelGateway
     now: Callable[[], int]
@@ -102,6 +111,7 @@ class _Progress:
     usage: Usage = field(default_factory=Usage)
     replied: bool = False
     wrote_text: bool = False
+    reminders: int = 0
     unsaved: turns_pb2.NewEvent | None = None
     """Text of a complete reply that is not known to be durable yet."""
 
@@ -173,6 +183,9 @@ class Turn:
             )
         if begin.canceled:
             return await self._canceled()
+        if begin.pending_children:
+            # An earlier attempt delegated and died before it parked.
+            return await self._park(list(begin.pending_children))
         self._stream.activity("starting", usage=usage_json(self._progress.usage))
         self._model = await self._parts.models.resolve(begin)
         events = [transcript.LogEvent(e.id, msgspec.json.decode(e.payload)) for e in begin.events]
@@ -181,7 +194,17 @@ class Turn:
         messages = transcript.assemble(
             events, own=list(begin.own_event_ids), queued_behind=begin.queued_behind, plan=plan
         )
-        tools = ToolBox(self._log, self._parts.queue, self._held, plan, self._parts.now)
+        self._progress.wrote_text = transcript.spoke_since(events, list(begin.own_event_ids), self._held.attempt)
+        tools = ToolBox(
+            self._log,
+            self._parts.queue,
+            self._parts.family,
+            self._held.row,
+            plan=plan,
+            spec=msgspec.json.decode(begin.spec) if begin.spec else {},
+            limits=self._parts.limits,
+            now=self._parts.now,
+        )
         return await self._converse(begin.system_prompt, messages, tools)
 
     async def _clear_earlier(self) -> None:
@@ -205,11 +228,49 @@ class Turn:
             if reply.finish == "error":
                 return await self._failed("provider-error", ENDED_BADLY, 502, retryable=True)
             if not reply.tool_calls:
-                return await self._finish(reply)
+                debts = await self._debts(tools)
+                if not debts or self._progress.reminders >= obligations.REMINDERS:
+                    return await self._finish(reply, tools, debts)
+                messages.extend(await self._remind(reply, debts))
+                continue
             self._parts_of(messages, reply)
             await self._parts.queue.store_usage(self._held.run_id, self._held.attempt, self._usage() or b"{}")
             results = await self._tools(reply, tools)
+            if tools.returned:
+                return await self._finish_typed(tools)
+            if tools.refused >= RESULT_ATTEMPTS:
+                return await self._failed(NOT_TYPED, RESULT_REFUSED, 502, retryable=False)
+            if tools.spawned:
+                return await self._park([spawned.turn for spawned in tools.spawned])
             messages.extend(results)
+
+    async def _debts(self, tools: ToolBox) -> list[obligations.Obligation]:
+        plan = tools.plan
+        open_plan = plan is not None and not plans.settled(plan)
+        live = bool(await self._parts.family.live_children(self._held.run_id)) if open_plan else False
+        return obligations.open_obligations(
+            typed=tools.typed, returned=tools.returned, plan=plan, run_id=self._held.run_id, live_children=live
+        )
+
+    async def _remind(self, reply: ReplyDone, debts: list[obligations.Obligation]) -> list[Message]:
+        """Tell the model what is still open, in the log and in the conversation with it."""
+        self._progress.reminders += 1
+        note = obligations.reminder(debts)
+        events = [await self._whole_text(reply)] if reply.text.strip() else []
+        await self._log.append(*events, self._event("reminder", obligations.message(note)))
+        await self._text_saved()
+        said: list[Message] = [AssistantMessage([TextPart(reply.text)])] if reply.text.strip() else []
+        return [*said, UserMessage([TextPart(note)])]
+
+    async def _park(self, children: list[types_pb2.TurnStart]) -> Verdict | None:
+        """Wait for delegated calls: the turn is put down, its run gives the worker free."""
+        await self._log.finish("waiting")
+        calls = [child.parent_tool_call_id for child in children]
+        return Verdict(park=Park(children, calls, usage=self._usage()))
+
+    async def end_canceled(self) -> Verdict | None:
+        """The end of a run that a cancel reached while it was parking."""
+        return await self._canceled()
 
     def _parts_of(self, messages: list[Message], reply: ReplyDone) -> None:
         text = [TextPart(reply.text)] if reply.text.strip() else []
@@ -281,7 +342,7 @@ class Turn:
             await self._text_saved()
         running = [asyncio.create_task(self._tool(n, call, tools)) for n, call in enumerate(reply.tool_calls)]
         try:
-            return list(await asyncio.gather(*running))
+            return [result for result in await asyncio.gather(*running) if result is not None]
         finally:
             # One that fails ends the turn: nothing of the turn may go on behind its end.
             for task in running:
@@ -299,11 +360,13 @@ class Turn:
         self._progress.unsaved = None
         await self._stream.clear()
 
-    async def _tool(self, n: int, call: ToolCallPart, tools: ToolBox) -> ToolResultMessage:
+    async def _tool(self, n: int, call: ToolCallPart, tools: ToolBox) -> ToolResultMessage | None:
         started = time.monotonic()
         payload: dict[str, Any] = {"type": "tool_result", "toolCallId": call.id, "name": call.name}
         try:
-            payload["output"] = await tools.execute(call)
+            payload["output"] = await tools.execute(call, f"{self._held.attempt}:{self._step}:{n}")
+            if isinstance(payload["output"], Spawned):
+                return None
         except (verbs.VerbError, Invalid) as e:
             payload["error"] = str(e)
         payload["meta"] = {"durationMs": int((time.monotonic() - started) * 1000)}
@@ -312,15 +375,58 @@ class Turn:
             await self._log.append(self._event(f"result:{n}", payload))
         return ToolResultMessage(call.id, call.name, transcript.result_text(payload), "error" in payload)
 
-    async def _finish(self, reply: ReplyDone) -> Verdict | None:
+    async def _finish(self, reply: ReplyDone, tools: ToolBox, debts: list[obligations.Obligation]) -> Verdict | None:
         events: list[turns_pb2.NewEvent] = []
         if reply.text.strip():
             events.append(await self._whole_text(reply))
         elif not self._progress.wrote_text:
             return await self._failed("provider-error", NO_TEXT, 502, retryable=True)
+        unmet = msgspec.json.encode(debts) if debts else None
+        if debts:
+            events.append(self._event("unmet", obligations.message(obligations.record(debts))))
+        if any(debt["kind"] == "typed-result" for debt in debts):
+            await self._log.append(*events)
+            await self._text_saved()
+            return await self._failed(NOT_TYPED, RESULT_MISSING, 502, retryable=False, unmet=unmet)
+        await self._settle_plan(tools, succeeded=True)
         outcome = await self._log.finish("succeeded", events)
         await self._text_saved()
-        return Verdict(Ending("succeeded", assistant_event_id=outcome.assistant_event_id, usage=self._usage()))
+        output = msgspec.json.encode({"text": reply.text}) if self._held.row["parent_run_id"] else None
+        return Verdict(
+            Ending(
+                "succeeded",
+                assistant_event_id=outcome.assistant_event_id,
+                usage=self._usage(),
+                output=output,
+                unmet_obligations=unmet,
+            )
+        )
+
+    async def _finish_typed(self, tools: ToolBox) -> Verdict | None:
+        """A typed child has delivered: that ends it."""
+        events: list[turns_pb2.NewEvent] = []
+        if not self._held.row["parent_run_id"]:
+            # A later run of the session delivers to nobody: the call was answered when its own run ended.
+            events.append(self._event("undelivered", obligations.message(UNDELIVERED)))
+        await self._settle_plan(tools, succeeded=True)
+        outcome = await self._log.finish("succeeded", events)
+        return Verdict(
+            Ending(
+                "succeeded",
+                assistant_event_id=outcome.assistant_event_id,
+                usage=self._usage(),
+                output=msgspec.json.encode(tools.result),
+            )
+        )
+
+    async def _settle_plan(self, tools: ToolBox, *, succeeded: bool) -> None:
+        """Running steps of the run's own plan end with it; pending ones stay."""
+        plan = tools.plan
+        if plan is None or plan.get("ownerRunId") != self._held.run_id:
+            return
+        changed = obligations.settled_after(plan, succeeded)
+        if changed is not None:
+            await self._log.set_plan(changed)
 
     async def _canceled(self) -> Verdict | None:
         """Keep the text streamed so far; without any text of this turn the session says that it was stopped."""
@@ -349,7 +455,9 @@ class Turn:
         gone = "Agent" if error.message.startswith("Agent") else "Session"
         return Verdict(Ending("canceled", gone=gone, usage=self._usage()))
 
-    async def _failed(self, code: str, message: str, status: int, *, retryable: bool) -> Verdict | None:
+    async def _failed(
+        self, code: str, message: str, status: int, *, retryable: bool, unmet: bytes | None = None
+    ) -> Verdict | None:
         row = self._held.row
         failures = row["failures"] + 1
         await self._stream.drain()
@@ -370,7 +478,15 @@ class Turn:
         except Unavailable:
             return Verdict(again_at=self._parts.now() + 1_000)
         await self._stream.clear()
-        return Verdict(Ending("failed", error=_error(code, message), error_status=status, usage=self._usage()))
+        return Verdict(
+            Ending(
+                "failed",
+                error=_error(code, message),
+                error_status=status,
+                usage=self._usage(),
+                unmet_obligations=unmet,
+            )
+        )
 
 
 def _error(code: str, message: str) -> bytes:

@@ -17,15 +17,20 @@ from libs import events, telemetry
 from libs.errors import SeedError
 from libs.events import Bus
 from libs.store import Row
+from services.runs.store.family import Park
 from services.runs.store.queue import Queue
 from services.runs.store.rows import outcome_of
-from services.runs.worker.turn import Held, Parts, Turn
+from services.runs.worker.answers import Answers
+from services.runs.worker.turn import Held, Parts, Turn, Verdict
 
 log = telemetry.get_logger("worker")
 
 GRACE_S = 10.0
 """How long running turns may go on after SIGTERM before they are handed back."""
 
+
+PARKED = Verdict()
+"""The run waits; nothing is left to settle."""
 
 CLAIM_S = 2.0
 """How long a claim under way may take after SIGTERM."""
@@ -49,8 +54,11 @@ def worker_id() -> str:
 class Worker:
     """Executes runs until it is stopped. `wake()` looks at the queue now."""
 
-    def __init__(self, parts: Parts, queue: Queue, bus: Bus, pace: Pace, now: Callable[[], int]) -> None:
+    def __init__(
+        self, parts: Parts, queue: Queue, answers: Answers, bus: Bus, pace: Pace, now: Callable[[], int]
+    ) -> None:
         self._parts, self._queue, self._bus, self._pace, self._now = parts, queue, bus, pace, now
+        self._answers = answers
         self.id = worker_id()
         self._held: dict[str, Held] = {}
         self._wake = asyncio.Event()
@@ -71,6 +79,7 @@ class Worker:
             asyncio.create_task(self._claims(), name="claims"),
             asyncio.create_task(self._leases(), name="leases"),
             asyncio.create_task(self._expiries(), name="expiries"),
+            asyncio.create_task(self._results(), name="results"),
         ]
         stopping: asyncio.Task[Any] = asyncio.create_task(stop.wait(), name="stop")
         done, _ = await asyncio.wait([*loops, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -100,6 +109,8 @@ class Worker:
             held = self._held.get(run_id)
             if held is not None:
                 held.halt("canceled")
+        # A canceled child is a result too.
+        self._answers.wake()
 
     async def _claims(self) -> None:
         pause = self._pace.poll_min_s
@@ -139,9 +150,14 @@ class Worker:
         telemetry.new_trace()
         more = True
         try:
-            verdict = await Turn(self._parts, held).run()
+            turn = Turn(self._parts, held)
+            verdict = await turn.run()
             # What is decided is written down: from here on nothing may interrupt.
             held.stop = held.stop or "settling"
+            if verdict is not None and verdict.park is not None:
+                verdict = await self._park(turn, held, verdict.park)
+                if verdict is PARKED:
+                    return
             if verdict is None:
                 log.warning("claim lost", run=held.run_id, attempt=held.attempt)
             elif verdict.ending is None:
@@ -155,7 +171,10 @@ class Worker:
                     self._bus.publish(events.WORK, b"")
             else:
                 ending = verdict.ending
-                row = await self._settle(lambda: self._queue.complete(held.run_id, held.attempt, ending))
+                parent = held.row["parent_run_id"]
+                row = await self._settle(lambda: self._queue.complete(held.run_id, held.attempt, ending, parent))
+                if parent:
+                    self._answers.wake()
                 self._tell(row)
                 more = row is None or row["session_waits"]
         except Exception as e:  # the lease runs out and another claim repairs it
@@ -183,6 +202,16 @@ class Worker:
                 await asyncio.sleep(pause)
                 pause *= 2
 
+    async def _park(self, turn: Turn, held: Held, park: Park) -> Verdict | None:
+        """Let a run wait for its children; a cancel that came first ends it instead."""
+        row = await self._settle(lambda: self._parts.family.park(held.run_id, held.attempt, park))
+        if row is None:
+            return await turn.end_canceled()
+        self._tell(row)
+        self._bus.publish(events.WORK, b"")
+        self._answers.wake()
+        return PARKED
+
     def _tell(self, row: Row | None) -> None:
         if row is not None and row["notify"]:
             settled = events_pb2.TurnSettled(outcome=outcome_of(row))
@@ -202,6 +231,14 @@ class Worker:
                         held.halt("lost")
                     elif cancel:
                         held.halt("canceled")
+
+    async def _results(self) -> None:
+        while True:
+            await self._answers.wait()
+            with _outliving("results not delivered"):
+                if await self._answers.deliver():
+                    self._bus.publish(events.WORK, b"")
+                    self.wake()
 
     async def _expiries(self) -> None:
         while True:
