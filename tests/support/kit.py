@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 import pytest
 
-from libs.client import ApiError, Client, Key, Signer, Subscription
+from libs.client import ApiError, Client, ClientError, Key, Signer, Subscription
 from libs.protocol import WsEvent
 from libs.protocol.agents import AgentDefinition
 from libs.protocol.runs import RunInfo
@@ -71,7 +71,7 @@ class Watch:
                 async with self._news:
                     self.events.append(event)
                     self._news.notify_all()
-        except ApiError as e:
+        except ClientError as e:
             async with self._news:
                 self.error = e
                 self._news.notify_all()
