@@ -19,18 +19,21 @@ from services.secrets.api.authorizations import AuthorizationsServicer
 from services.secrets.api.identities import IdentitiesServicer, from_bytes, to_bytes
 from services.secrets.api.providers import ProvidersServicer
 from services.secrets.api.secrets import SecretsServicer
+from services.secrets.api.sign_ins import SignInsServicer
 from services.secrets.domain.authorizations import Authorizations
 from services.secrets.domain.identities import Identities
 from services.secrets.domain.keyring import KeyRing, KeyRingError
 from services.secrets.domain.models import ModelLists
 from services.secrets.domain.providers import Providers
 from services.secrets.domain.secrets import Sealer, Secrets
+from services.secrets.domain.sign_ins import SignIns
 from services.secrets.domain.vault import Vault
 from services.secrets.outside import ModelsFetcher
 from services.secrets.settings import SecretsSettings
 from services.secrets.store.authorizations import AuthorizationRows
 from services.secrets.store.data_keys import DataKeyRows
 from services.secrets.store.identities import IdentityRows
+from services.secrets.store.logins import LoginRows
 from services.secrets.store.providers import ProviderRows
 from services.secrets.store.secrets import SecretRows
 from services.secrets.store.tables import outbox as outbox_rows
@@ -62,12 +65,15 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
     providers = Providers(ProviderRows(db, outbox), vault, now)
     models = ModelLists(providers, fetcher, vendor_urls)
     identities = Identities(IdentityRows(db), sealer, now, to_bytes, from_bytes)
+    woken = asyncio.Event()
+    sign_ins = SignIns(LoginRows(db), sealer, now, settings.oauth_clients(), settings.subscription_auth, woken.set)
 
     verifier = TokenVerifier("secrets", settings.internal_key)
     rpc = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port)
     services = pb.DESCRIPTOR.services_by_name
     rpc.add(services["SecretsService"], SecretsServicer(Secrets(SecretRows(db), sealer, now)))
     rpc.add(services["ProvidersService"], ProvidersServicer(providers, models, access))
+    rpc.add(services["SignInsService"], SignInsServicer(sign_ins))
     rpc.add(services["IdentitiesService"], IdentitiesServicer(identities, access))
     rpc.add(services["AuthorizationsService"], AuthorizationsServicer(Authorizations(AuthorizationRows(db), now)))
 

@@ -7,10 +7,12 @@ import shlex
 import subprocess
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
 from libs.settings import Settings, SettingsError
+from services.secrets.domain.oauth import OPENAI, OAuthClient
 
 _COMMAND_SECONDS = 30
 
@@ -36,13 +38,39 @@ class SecretsSettings(Settings):
         default="", description="JSON object of provider type to base URL, in place of the vendors' own."
     )
 
+    subscription_auth: bool = Field(default=False, description="Whether sign-in to provider subscriptions is offered.")
+    oauth_authorize_url: str = Field(
+        default="https://auth.openai.com/oauth/authorize", description="Page on which users sign in to ChatGPT."
+    )
+    oauth_token_url: str = Field(
+        default="https://auth.openai.com/oauth/token", description="Where codes and refresh tokens are exchanged."
+    )
+    oauth_client_id: str = Field(
+        default="app_EMoamEEZ73f0CkXaXp7hrann", description="Public OAuth client that the sign-in is for."
+    )
+
     @model_validator(mode="after")
     def _readable(self) -> Self:
         given = [self.secrets_keyring, self.secrets_keyring_file, self.secrets_keyring_command]
         if sum(bool(source) for source in given) != 1:
             raise ValueError("set exactly one of secrets_keyring_file, secrets_keyring and secrets_keyring_command")
         self.vendor_urls()
+        for url in (self.oauth_authorize_url, self.oauth_token_url):
+            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+                raise ValueError("oauth_authorize_url and oauth_token_url must be http or https URLs")
         return self
+
+    def oauth_clients(self) -> dict[str, OAuthClient]:
+        """The sign-ins there are, by provider type."""
+        chatgpt = OAuthClient(
+            client_id=self.oauth_client_id,
+            authorize_url=self.oauth_authorize_url,
+            token_url=self.oauth_token_url,
+            redirect_uri="http://localhost:1455/auth/callback",
+            scope="openid profile email offline_access",
+            extra={"id_token_add_organizations": "true", "codex_cli_simplified_flow": "true", "originator": "pi"},
+        )
+        return {OPENAI: chatgpt}
 
     def allowed_hosts(self) -> frozenset[str]:
         """The hosts of `allowed_provider_hosts`, in lower case."""

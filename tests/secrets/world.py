@@ -18,6 +18,7 @@ INTERNAL_KEY = "internal-key-of-the-tests-of-secrets"
 _STUBS = (
     rpc.SecretsServiceStub,
     rpc.ProvidersServiceStub,
+    rpc.SignInsServiceStub,
     rpc.IdentitiesServiceStub,
     rpc.AuthorizationsServiceStub,
 )

@@ -19,6 +19,7 @@ class SecretActions:
     def __init__(self, peers: Peers) -> None:
         self._peer = peers.secrets
         self._secrets, self._providers = peers.secrets_stub, peers.providers_stub
+        self._sign_ins = peers.sign_ins_stub
         self._identities, self._authorizations = peers.identities_stub, peers.authorizations_stub
 
     def handlers(self) -> dict[str, Handler]:
@@ -29,6 +30,10 @@ class SecretActions:
             "ListProviderModels": self.list_models,
             "SetModelProvider": self.set_provider,
             "DeleteModelProvider": self.delete_provider,
+            "StartProviderOAuth": self.start_sign_in,
+            "SubmitProviderOAuthCode": self.submit_code,
+            "GetProviderOAuthStatus": self.sign_in_status,
+            "CancelProviderOAuth": self.cancel_sign_in,
             "ListSigningIdentities": self.list_identities,
             "ImportSigningIdentity": self.import_identity,
             "DeleteSigningIdentity": self.delete_identity,
@@ -66,6 +71,30 @@ class SecretActions:
         request = pb.DeleteModelProviderRequest(name=call.text("name"))
         r = await call.write(self._peer, self._providers.DeleteModelProvider, request)
         return out.DeleteModelProviderResponse(name=r.name)
+
+    async def start_sign_in(self, call: Call) -> out.StartProviderOAuthResponse:
+        """StartProviderOAuth."""
+        request = pb.StartProviderOAuthRequest(provider_type=call.text("providerType"))
+        r = await call.write(self._peer, self._sign_ins.StartProviderOAuth, request)
+        return out.StartProviderOAuthResponse(login_id=r.login_id, auth_url=r.auth_url, expires_at=r.expires_at)
+
+    async def submit_code(self, call: Call) -> out.SubmitProviderOAuthCodeResponse:
+        """SubmitProviderOAuthCode."""
+        request = pb.SubmitProviderOAuthCodeRequest(login_id=call.text("loginId"), code=call.text("code"))
+        await call.write(self._peer, self._sign_ins.SubmitProviderOAuthCode, request)
+        return out.SubmitProviderOAuthCodeResponse()
+
+    async def sign_in_status(self, call: Call) -> out.ProviderOAuthStatusResponse:
+        """GetProviderOAuthStatus."""
+        request = pb.GetProviderOAuthStatusRequest(login_id=call.text("loginId"))
+        r = await call.read(self._peer, self._sign_ins.GetProviderOAuthStatus, request)
+        return views.sign_in(r)
+
+    async def cancel_sign_in(self, call: Call) -> out.CancelProviderOAuthResponse:
+        """CancelProviderOAuth."""
+        request = pb.CancelProviderOAuthRequest(login_id=call.text("loginId"))
+        r = await call.write(self._peer, self._sign_ins.CancelProviderOAuth, request)
+        return out.CancelProviderOAuthResponse(login_id=r.login_id)
 
     async def list_identities(self, call: Call) -> out.ListSigningIdentitiesResponse:
         """ListSigningIdentities."""

@@ -12,6 +12,7 @@ from seed.secrets.v1 import secrets_pb2
 from seed.sessions.v1 import members_pb2, types_pb2
 
 from libs.protocol.agents import AgentCollaboratorInfo, AgentInfo, AgentInviteInfo
+from libs.protocol.responses import ProviderOAuthStatusResponse
 from libs.protocol.runs import RunInfo, RunJournalEntryInfo
 from libs.protocol.secrets import ProviderModelInfo, RedactedModelProvider, RedactedSecret, SigningIdentity
 from libs.protocol.sessions import SessionEvent, SessionInfo
@@ -159,6 +160,14 @@ def provider(p: secrets_pb2.ModelProvider) -> RedactedModelProvider:
 def provider_model(m: secrets_pb2.ProviderModel) -> ProviderModelInfo:
     """A model of a provider."""
     return ProviderModelInfo(id=m.id, name=m.name)
+
+
+def sign_in(s: secrets_pb2.GetProviderOAuthStatusResponse) -> ProviderOAuthStatusResponse:
+    """How a sign-in stands."""
+    status: Any = s.status
+    return ProviderOAuthStatusResponse(
+        login_id=s.login_id, status=status, secret_name=s.secret_name or UNSET, error=s.error or UNSET
+    )
 
 
 def identity(i: secrets_pb2.SigningIdentity) -> SigningIdentity:

@@ -32,6 +32,7 @@ class Peers:
         self.runs_stub: Any = self.runs.stub(runs_pb2_grpc.RunsServiceStub)
         self.secrets_stub: Any = self.secrets.stub(secrets_pb2_grpc.SecretsServiceStub)
         self.providers_stub: Any = self.secrets.stub(secrets_pb2_grpc.ProvidersServiceStub)
+        self.sign_ins_stub: Any = self.secrets.stub(secrets_pb2_grpc.SignInsServiceStub)
         self.identities_stub: Any = self.secrets.stub(secrets_pb2_grpc.IdentitiesServiceStub)
         self.authorizations_stub: Any = self.secrets.stub(secrets_pb2_grpc.AuthorizationsServiceStub)
 

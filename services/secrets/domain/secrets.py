@@ -11,7 +11,7 @@ from libs import wire
 from libs.errors import Invalid
 from libs.protocol.limits import METADATA_BYTES, SECRET_VALUE_BYTES
 from services.secrets.domain.text import label
-from services.secrets.domain.vault import Vault, WrappedKey
+from services.secrets.domain.vault import SECRET, Vault, WrappedKey
 
 ACCOUNT_KEY = "hm-account-key"
 """Metadata `kind` of a secret that holds the key of a Hypermedia account."""
@@ -64,10 +64,15 @@ class Sealer:
     def __init__(self, vault: Vault, keys: DataKeyStore) -> None:
         self._vault, self._keys = vault, keys
 
-    async def seal(self, account: str, name: str, value: bytes, now_ms: int) -> bytes:
-        """The value sealed for this account and name."""
+    async def seal(self, account: str, name: str, value: bytes, now_ms: int, kind: str = SECRET) -> bytes:
+        """The value sealed for this kind of place, account and name."""
         key = await self._keys.get_or_add(account, self._vault.new_key, now_ms)
-        return self._vault.seal(account, name, value, key)
+        return self._vault.seal(account, name, value, key, kind)
+
+    async def unseal(self, account: str, name: str, box: bytes, now_ms: int, kind: str = SECRET) -> bytes:
+        """What `seal` sealed. Raises CannotOpen, UnknownKey."""
+        key = await self._keys.get_or_add(account, self._vault.new_key, now_ms)
+        return self._vault.unseal(account, name, box, key, kind)
 
 
 class Secrets:

@@ -10,6 +10,9 @@ from libs import wire
 from services.secrets.domain.keyring import KeyRing
 from services.secrets.domain.sealing import KEY_BYTES, seal, unseal
 
+SECRET = "secret"
+"""Kind of place of an account's secrets."""
+
 
 @dataclass(frozen=True, slots=True)
 class WrappedKey:
@@ -32,13 +35,13 @@ class Vault:
         box = seal(self._ring.key(key_id), os.urandom(KEY_BYTES), _key_place(account, key_id))
         return WrappedKey(key_id, box)
 
-    def seal(self, account: str, name: str, value: bytes, key: WrappedKey) -> bytes:
-        """A value sealed for its place: the account and the name. Raises CannotOpen, UnknownKey."""
-        return seal(self._data_key(account, key), value, _value_place(account, name))
+    def seal(self, account: str, name: str, value: bytes, key: WrappedKey, kind: str = SECRET) -> bytes:
+        """A value sealed for its place: kind, account and name. Raises CannotOpen, UnknownKey."""
+        return seal(self._data_key(account, key), value, _value_place(kind, account, name))
 
-    def unseal(self, account: str, name: str, box: bytes, key: WrappedKey) -> bytes:
+    def unseal(self, account: str, name: str, box: bytes, key: WrappedKey, kind: str = SECRET) -> bytes:
         """The value of a box in its place. Raises CannotOpen, UnknownKey."""
-        return unseal(self._data_key(account, key), box, _value_place(account, name))
+        return unseal(self._data_key(account, key), box, _value_place(kind, account, name))
 
     def _data_key(self, account: str, key: WrappedKey) -> bytes:
         # The wrapped bytes are part of the cache's key, so a data key that is replaced is never confused with the old.
@@ -58,5 +61,5 @@ def _key_place(account: str, key_id: str) -> bytes:
     return wire.encode(["data-key", account, key_id])
 
 
-def _value_place(account: str, name: str) -> bytes:
-    return wire.encode(["secret", account, name])
+def _value_place(kind: str, account: str, name: str) -> bytes:
+    return wire.encode([kind, account, name])

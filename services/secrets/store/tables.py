@@ -95,4 +95,35 @@ client_requests = sa.Table(
     _time("created_at"),
 )
 
+provider_logins = sa.Table(
+    "provider_logins",
+    metadata,
+    _name("id", key=True),
+    _name("account"),
+    _name("provider_type"),
+    # pending, submitted (a code waits for its exchange), exchanging, completed or failed.
+    _name("status"),
+    # Verifier and state, sealed; gone once finished.
+    sa.Column("sealed", sa.LargeBinary, nullable=True),
+    # What the sign-in page gave, sealed; gone once finished.
+    sa.Column("sealed_code", sa.LargeBinary, nullable=True),
+    # Empty unless completed.
+    _name("secret_name"),
+    # Empty unless failed.
+    _name("error"),
+    # Key that signed the request that submitted the code; empty before.
+    _name("signer"),
+    _time("created_at"),
+    # When it ends by itself.
+    _time("expires_at"),
+    # Of the last change of its status.
+    _time("changed_at"),
+)
+logins_by_account = sa.Index("provider_logins_account", provider_logins.c.account)
+logins_at_work = sa.Index(
+    "provider_logins_at_work",
+    provider_logins.c.changed_at,
+    postgresql_where=provider_logins.c.status.in_(["submitted", "exchanging"]),
+)
+
 outbox = outbox_table(metadata)
