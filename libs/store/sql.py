@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import asyncpg as _asyncpg
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import BindParameter, ClauseElement
 
 # paramstyle numeric_dollar: $1, $2, …, as asyncpg wants them.
 _DIALECT = _asyncpg.dialect(paramstyle="numeric_dollar")
+
+
+def relaxed(when: Any = None) -> Any:
+    """A column for RETURNING that lets the transaction's commit return before it is on disk.
+
+    Only for what is found out and done again after a crash of the database: its last moments (well under a second) may
+    be lost. `when` restricts it to rows for which that holds.
+    """
+    off = sa.func.set_config(sa.literal_column("'synchronous_commit'"), sa.literal_column("'off'"), sa.true())
+    return (off if when is None else sa.case((when, off))).label("relaxed")
 
 
 class Sql:

@@ -13,7 +13,7 @@ from seed.sessions.v1 import types_pb2 as st
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs import events
-from libs.store import Database, Outbox, Row, Tx, sql
+from libs.store import Database, Outbox, Row, Tx, relaxed, sql
 from services.runs.domain import usage
 from services.runs.store.rows import run_of
 from services.runs.store.tables import runs
@@ -54,7 +54,8 @@ START = sql(
         version=sa.literal_column("1"),
     )
     .on_conflict_do_nothing()
-    .returning(runs)
+    # Sessions starts a turn again whose run got lost, and the claim's commit carries this one to disk with it.
+    .returning(runs, relaxed())
 )
 _notify = sql(
     sa.update(runs)
@@ -171,7 +172,8 @@ _complete = sql(
         updated_at=sa.func.greatest(r.updated_at, r.started_at, _NOW),
         version=r.version + 1,
     )
-    .returning(runs, _waits)
+    # What was lost of it, the next claim finds recorded in the session's ledger and ends again.
+    .returning(runs, _waits, relaxed())
 )
 _plan = sql(sa.update(runs).where(_mine).values(plan=_p("plan", sa.LargeBinary), **_TOUCH).returning(runs))
 _ensure_plan = sql(

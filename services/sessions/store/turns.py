@@ -11,7 +11,7 @@ from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from libs.errors import NotFound
-from libs.store import Database, Outbox, Tx, sql
+from libs.store import Database, Outbox, Tx, relaxed, sql
 from services.sessions.domain import children, naming, turns
 from services.sessions.store import changes, ledger
 from services.sessions.store.children import ChildStore, awaited, pending
@@ -44,7 +44,8 @@ _begin = sql(
         _a.id == _t.agent_id,
     )
     .values(attempt=number("attempt"), begun=True, next_start_at=number("later"))
-    .returning(*SESSION, *ledger.TURN, _a.definition, ROSTER)
+    # There is nothing to fence off before the first attempt, so its fence need not reach the disk at once.
+    .returning(*SESSION, *ledger.TURN, _a.definition, ROSTER, relaxed(_t.attempt <= sa.literal_column("1")))
 )
 _turn = sql(sa.select(*_t).where(_t.run_id == text("run_id")))
 _cancel = sql(
