@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import sys
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,6 +15,7 @@ import httpx2
 import msgspec
 
 from libs.egress import EgressPolicy, GuardedTransport, Timeouts
+from libs.process import settle_heap
 from libs.protocol import models
 from services.runs.providers.adapters import Adapter
 from services.runs.providers.contract import ConfigError, Message, ModelConfig, ProviderError, ReplyEvent, ToolSpec
@@ -64,11 +66,6 @@ class ModelGateway:
         has already been tried three times.
         """
         return _Reply(self, config, system, messages, tools)
-
-    async def preload(self, *provider_types: str) -> None:
-        """Import the libraries of these provider types now, off the event loop, instead of in the first turn."""
-        for kind in provider_types:
-            await _module_of(models.PROVIDERS[kind].wire_api)
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -172,5 +169,12 @@ class _Reply(AbstractAsyncContextManager[AsyncIterator[ReplyEvent]]):
 
 async def _module_of(wire_api: models.WireApi) -> Any:
     name = _ADAPTERS[wire_api]
+    loaded = sys.modules.get(name)
     # These libraries take seconds to import: not on the event loop.
-    return await asyncio.to_thread(importlib.import_module, name)
+    return loaded if loaded is not None else await asyncio.to_thread(_load, name)
+
+
+def _load(name: str) -> Any:
+    module = importlib.import_module(name)
+    settle_heap()
+    return module
