@@ -15,6 +15,8 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from libs import events
 from libs.store import Database, Outbox, Row, Tx, relaxed, sql
 from services.runs.domain import usage
+from services.runs.domain.waiting import Limits
+from services.runs.store.dispatch import Dispatch
 from services.runs.store.rows import run_of
 from services.runs.store.tables import runs
 
@@ -64,44 +66,6 @@ _notify = sql(
     .returning(runs)
 )
 
-_live = runs.alias("live")
-_earlier = runs.alias("earlier")
-_pick = (
-    sa.select(r.id)
-    .where(
-        r.status == sa.literal_column("'queued'"),
-        r.not_before <= _NOW,
-        # One live agent run a session, and the oldest of its queue first.
-        ~sa.exists().where(
-            _live.c.session_id == r.session_id,
-            _live.c.kind == sa.literal_column("'agent'"),
-            _live.c.status.in_([sa.literal_column("'claimed'"), sa.literal_column("'running'")]),
-        ),
-        ~sa.exists().where(
-            _earlier.c.session_id == r.session_id,
-            _earlier.c.status == sa.literal_column("'queued'"),
-            sa.tuple_(_earlier.c.created_at, _earlier.c.id) < sa.tuple_(r.created_at, r.id),
-        ),
-    )
-    .order_by(r.queue, r.created_at, r.id)
-    .limit(_p("slots", sa.Integer))
-    .with_for_update(skip_locked=True)
-    .cte("pick")
-)
-# A worker claims only what it has a free slot for, so a claim and the start of the work are one step.
-_claim = sql(
-    sa.update(runs)
-    .where(r.id.in_(sa.select(_pick.c.id)))
-    .values(
-        status="running",
-        attempt=r.attempt + 1,
-        worker=_p("worker", sa.Text),
-        lease_until=_p("lease_until", sa.BigInteger),
-        started_at=sa.func.coalesce(r.started_at, sa.func.greatest(r.created_at, _NOW)),
-        **_TOUCH,
-    )
-    .returning(runs)
-)
 _next_due = sql(sa.select(sa.func.min(r.not_before)).where(r.status == "queued", r.not_before > _NOW))
 # Locks in the order that a cancel locks in, so that neither waits for the other in a circle.
 _held = (
@@ -248,8 +212,11 @@ def start_values(turn: st.TurnStart, notify: str, now: int) -> dict[str, Any]:
 class Queue:
     """Queue operations of one process. `now` gives Unix milliseconds."""
 
-    def __init__(self, db: Database, outbox: Outbox, *, lease_ms: int, now: Callable[[], int]) -> None:
+    def __init__(
+        self, db: Database, outbox: Outbox, *, lease_ms: int, now: Callable[[], int], limits: Limits | None = None
+    ) -> None:
         self._db, self._outbox, self._lease, self._now = db, outbox, lease_ms, now
+        self.dispatch = Dispatch(db, limits or Limits(), lease_ms=lease_ms, now=now)
 
     async def start(self, turn: st.TurnStart, notify: str) -> tuple[Row, bool]:
         """The run of a turn, created unless it exists; tells whether it is new.
@@ -268,16 +235,15 @@ class Queue:
         return known, False
 
     async def claim(self, worker: str, slots: int) -> list[Row]:
-        """Claim up to `slots` runs, interactive and older first."""
-        now = self._now()
+        """Claim up to `slots` runs, fairly by account (store/dispatch.py)."""
         try:
-            rows = await self._db.fetch(_claim, now=now, slots=slots, worker=worker, lease_until=now + self._lease)
+            rows = await self.dispatch.claim(worker, slots)
         except asyncpg.UniqueViolationError:
-            # Another worker has just claimed a run of the same session: it is not due any more.
+            # A worker of an earlier release, which takes no lock, has just claimed a run of the same session.
             return []
         # Without the outbox: a claim that dies here is followed by the change that its lease running out makes.
         self._outbox.tell(events.run_changed(run_of(row)) for row in rows)
-        return list(rows)
+        return rows
 
     async def next_due(self) -> int | None:
         """When the next delayed run becomes due, in Unix milliseconds."""

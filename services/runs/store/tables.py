@@ -80,8 +80,26 @@ sa.Index(
     unique=True,
     postgresql_where=sa.and_(runs.c.kind == "agent", runs.c.status.in_(("claimed", "running"))),
 )
-sa.Index("runs_queue", runs.c.queue, runs.c.created_at, runs.c.id, postgresql_where=runs.c.status == "queued")
-sa.Index("runs_leases", runs.c.lease_until, postgresql_where=runs.c.status.in_(("claimed", "running")))
+# What is queued, executed or parked, by account: claims, leases, depths. A renewed lease touches no index.
+sa.Index(
+    "runs_open",
+    runs.c.status,
+    runs.c.account,
+    runs.c.queue,
+    runs.c.created_at,
+    runs.c.id,
+    postgresql_where=runs.c.status.in_(LIVE),
+)
+sa.Index(
+    "runs_queued_by_session",
+    runs.c.session_id,
+    runs.c.created_at,
+    runs.c.id,
+    postgresql_where=runs.c.status == "queued",
+)
+sa.Index("runs_started", runs.c.account, runs.c.started_at, postgresql_where=runs.c.started_at.is_not(None))
+sa.Index("runs_by_account", runs.c.account, runs.c.created_at, runs.c.id)
+sa.Index("runs_by_time", runs.c.created_at, runs.c.id)
 sa.Index("runs_by_session", runs.c.session_id, runs.c.created_at)
 sa.Index("runs_by_agent", runs.c.agent_id, runs.c.created_at)
 sa.Index("runs_by_root", runs.c.root_run_id, runs.c.created_at)
@@ -93,5 +111,21 @@ sa.Index(
     ),
 )
 sa.Index("runs_by_parent", runs.c.parent_run_id, postgresql_where=runs.c.parent_run_id.is_not(None))
+
+workers = sa.Table(
+    "workers",
+    metadata,
+    _id("id", key=True),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("started_at", sa.BigInteger, nullable=False),
+    sa.Column("seen_at", sa.BigInteger, nullable=False),
+    sa.Column("slots", sa.Integer, nullable=False),
+    sa.Column("held", sa.Integer, nullable=False),
+    # It claims no more; what it holds it finishes.
+    sa.Column("draining", sa.Boolean, nullable=False),
+)
+
+# One row: the account after which the next claim begins to look, when there are more than one claim looks at.
+dispatch_ring = sa.Table("dispatch_ring", metadata, sa.Column("after", sa.Text(collation="C"), nullable=False))
 
 outbox = outbox_table(metadata)
