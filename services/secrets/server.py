@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from seed.secrets.v1 import admin_pb2
 from seed.secrets.v1 import secrets_pb2 as pb
 
 from libs import telemetry
@@ -14,7 +15,9 @@ from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.settings import SettingsError
 from libs.store import Database, Outbox
+from libs.store.audit import Audit
 from services.secrets.api.access import AgentAccess
+from services.secrets.api.admin import AdminServicer
 from services.secrets.api.authorizations import AuthorizationsServicer
 from services.secrets.api.identities import IdentitiesServicer, from_bytes, to_bytes
 from services.secrets.api.providers import ProvidersServicer
@@ -22,9 +25,10 @@ from services.secrets.api.secrets import SecretsServicer
 from services.secrets.api.sign_ins import SignInsServicer
 from services.secrets.domain.authorizations import Authorizations
 from services.secrets.domain.identities import Identities
-from services.secrets.domain.keyring import KeyRing, KeyRingError
+from services.secrets.domain.keyring import KeyRing, KeyRingError, LiveRing
 from services.secrets.domain.models import ModelLists
 from services.secrets.domain.providers import Providers
+from services.secrets.domain.rotation import Rotation
 from services.secrets.domain.secrets import Sealer, Secrets
 from services.secrets.domain.sign_ins import SignIns
 from services.secrets.domain.vault import Vault
@@ -36,6 +40,7 @@ from services.secrets.store.identities import IdentityRows
 from services.secrets.store.logins import LoginRows
 from services.secrets.store.providers import ProviderRows
 from services.secrets.store.secrets import SecretRows
+from services.secrets.store.tables import audit as audit_rows
 from services.secrets.store.tables import outbox as outbox_rows
 
 log = telemetry.get_logger("secrets")
@@ -48,7 +53,6 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
     except (KeyRingError, SettingsError) as e:
         log.error("the key ring is not usable", error=str(e))
         raise SystemExit(2) from None
-    vault = Vault(ring, settings.data_key_cache)
     now = time.time
 
     db = Database(settings.database_url, size=settings.database_pool)
@@ -59,23 +63,29 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
     policy = EgressPolicy(settings.allow_private_providers, settings.allowed_hosts())
     fetcher = ModelsFetcher(policy, vendor_urls)
 
-    keys = DataKeyRows(db)
+    audit = Audit(db, audit_rows, now)
+    keys = DataKeyRows(db, audit)
+    live = LiveRing(ring, lambda: _ring_text(settings), keys.key_ids, _ring_refused)
+    vault = Vault(live, settings.data_key_cache)
     access = AgentAccess(sessions)
     sealer = Sealer(vault, keys)
-    providers = Providers(ProviderRows(db, outbox), vault, now)
+    providers = Providers(ProviderRows(db, outbox, audit), vault, now)
     models = ModelLists(providers, fetcher, vendor_urls)
-    identities = Identities(IdentityRows(db), sealer, now, to_bytes, from_bytes)
+    identities = Identities(IdentityRows(db, audit), sealer, now, to_bytes, from_bytes)
+    authorizations = Authorizations(AuthorizationRows(db, audit), now)
     woken = asyncio.Event()
     sign_ins = SignIns(LoginRows(db), sealer, now, settings.oauth_clients(), settings.subscription_auth, woken.set)
 
     verifier = TokenVerifier("secrets", settings.internal_key)
     rpc = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port)
     services = pb.DESCRIPTOR.services_by_name
-    rpc.add(services["SecretsService"], SecretsServicer(Secrets(SecretRows(db), sealer, now)))
+    rpc.add(services["SecretsService"], SecretsServicer(Secrets(SecretRows(db, audit), sealer, now)))
     rpc.add(services["ProvidersService"], ProvidersServicer(providers, models, access))
     rpc.add(services["SignInsService"], SignInsServicer(sign_ins))
     rpc.add(services["IdentitiesService"], IdentitiesServicer(identities, access))
-    rpc.add(services["AuthorizationsService"], AuthorizationsServicer(Authorizations(AuthorizationRows(db), now)))
+    rpc.add(services["AuthorizationsService"], AuthorizationsServicer(authorizations))
+    admin = admin_pb2.DESCRIPTOR.services_by_name["SecretsAdminService"]
+    rpc.add(admin, AdminServicer(Rotation(live, vault, keys), authorizations, audit))
 
     try:
         await db.open()
@@ -84,7 +94,10 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
             if key_id not in ring:
                 log.error("the key ring lacks a key that data is wrapped with", key_id=key_id)
         async with asyncio.TaskGroup() as tasks:
-            sweep = tasks.create_task(outbox.run(), name="outbox")
+            background = [
+                tasks.create_task(outbox.run(), name="outbox"),
+                tasks.create_task(live.run(), name="key ring"),
+            ]
             await rpc.start()
             log.info("serving", port=rpc.port)
             if on_ready is not None:
@@ -92,10 +105,22 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
             await stop.wait()
             # Calls end first: they still need everything below.
             await rpc.stop()
-            sweep.cancel()
+            for task in background:
+                task.cancel()
         await outbox.close()
     finally:
         await bus.close()
         await fetcher.close()
         await sessions.close()
         await db.close()
+
+
+async def _ring_text(settings: SecretsSettings) -> str:
+    try:
+        return await asyncio.to_thread(settings.keyring_text)
+    except SettingsError as e:
+        raise KeyRingError(str(e)) from None
+
+
+def _ring_refused(why: str) -> None:
+    log.error("the key ring was read again and is not used", error=why)

@@ -25,7 +25,8 @@ class SecretsSettings(Settings):
     )
     secrets_keyring_file: str = Field(default="", description="File that holds the key ring.")
     secrets_keyring_command: str = Field(
-        default="", description="Command that prints the key ring, run once at start without a shell (a KMS client)."
+        default="",
+        description="Command that prints the key ring, run without a shell (a KMS client); run again every minute.",
     )
     data_key_cache: int = Field(default=4096, ge=1, description="Accounts whose unwrapped data key is kept in memory.")
     allow_private_providers: bool = Field(

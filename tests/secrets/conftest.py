@@ -40,8 +40,10 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def world(stores: dict[str, str]) -> AsyncIterator[World]:
+async def world(stores: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """The running service and what stands around it."""
+    ring = tmp_path_factory.mktemp("ring") / "ring.json"
+    ring.write_text(json.dumps(RING))
     sessions, vendor = FakeSessions(INTERNAL_KEY), FakeModelsServer()
     await sessions.start()
     await vendor.start()
@@ -53,7 +55,7 @@ async def world(stores: dict[str, str]) -> AsyncIterator[World]:
             "SEED_AGENTS_NATS_URL": stores["nats"],
             "SEED_AGENTS_INTERNAL_KEY": INTERNAL_KEY,
             "SEED_AGENTS_SESSIONS_ADDR": f"127.0.0.1:{sessions.port}",
-            "SEED_AGENTS_SECRETS_KEYRING": json.dumps(RING),
+            "SEED_AGENTS_SECRETS_KEYRING_FILE": str(ring),
             "SEED_AGENTS_ALLOWED_PROVIDER_HOSTS": "127.0.0.1",
             "SEED_AGENTS_PROVIDER_VENDOR_URLS": json.dumps(vendors),
         },
@@ -63,7 +65,7 @@ async def world(stores: dict[str, str]) -> AsyncIterator[World]:
     await asyncio.wait([served, port], timeout=30, return_when=asyncio.FIRST_COMPLETED)
     if served.done():
         served.result()
-    world = World(await asyncio.wait_for(port, 1), sessions, vendor, stores["database"], stores["nats"])
+    world = World(await asyncio.wait_for(port, 1), sessions, vendor, stores["database"], stores["nats"], ring)
     try:
         yield world
     finally:

@@ -1,5 +1,6 @@
 """Sealing, the key ring and the vault: what was sealed opens in its place with its key, and nowhere else."""
 
+import asyncio
 import base64
 import json
 
@@ -49,43 +50,49 @@ def test_places_of_different_names_differ(account: str, name: str, account2: str
     assume((account, name) != (account2, name2))
     vault = Vault(ring(), 10)
     key = vault.new_key(account)
-    box = vault.seal(account, name, b"value", key)
-    assert vault.unseal(account, name, box, key) == b"value"
-    with pytest.raises(CannotOpen):
-        vault.unseal(account2, name2, box, key)
+
+    async def run() -> None:
+        box = await vault.seal(account, name, b"value", key)
+        assert await vault.unseal(account, name, box, key) == b"value"
+        with pytest.raises(CannotOpen):
+            await vault.unseal(account2, name2, box, key)
+
+    asyncio.run(run())
 
 
 def ring(primary: str = "a", **keys: bytes) -> KeyRing:
     return KeyRing(primary, keys or {"a": bytes(32), "b": bytes(31) + b"\1"})
 
 
-def test_a_wrapped_key_opens_only_for_its_account_even_when_it_is_kept() -> None:
+async def test_a_wrapped_key_opens_only_for_its_account_even_when_it_is_kept() -> None:
     vault = Vault(ring(), 10)
     key = vault.new_key("alice")
-    box = vault.seal("alice", "n", b"v", key)
+    box = await vault.seal("alice", "n", b"v", key)
     with pytest.raises(CannotOpen):
-        vault.unseal("bob", "n", box, key)
+        await vault.unseal("bob", "n", box, key)
 
 
-def test_a_key_wrapped_with_an_older_key_of_the_ring_opens() -> None:
+async def test_a_key_wrapped_with_an_older_key_of_the_ring_opens() -> None:
     old = Vault(ring("a"), 10)
     key = old.new_key("alice")
-    box = old.seal("alice", "n", b"v", key)
+    box = await old.seal("alice", "n", b"v", key)
     rotated = Vault(ring("b"), 10)
-    assert rotated.unseal("alice", "n", box, key) == b"v"
+    assert await rotated.unseal("alice", "n", box, key) == b"v"
     assert (key.key_id, rotated.new_key("alice").key_id) == ("a", "b")
     with pytest.raises(CannotOpen):
-        Vault(ring("b"), 10).unseal("alice", "n", box, WrappedKey("b", key.wrapped))
+        await Vault(ring("b"), 10).unseal("alice", "n", box, WrappedKey("b", key.wrapped))
     with pytest.raises(UnknownKey):
-        Vault(KeyRing("b", {"b": bytes(32)}), 10).unseal("alice", "n", box, key)
+        await Vault(KeyRing("b", {"b": bytes(32)}), 10).unseal("alice", "n", box, key)
 
 
-def test_the_cache_of_unwrapped_keys_stays_small() -> None:
+async def test_the_cache_of_unwrapped_keys_stays_small() -> None:
     vault = Vault(ring(), 2)
     wrapped = {account: vault.new_key(account) for account in "abc"}
-    boxes = {account: vault.seal(account, "n", account.encode(), key) for account, key in wrapped.items()}
+    boxes = {account: await vault.seal(account, "n", account.encode(), key) for account, key in wrapped.items()}
     assert len(vault._open) == 2
-    assert {a: vault.unseal(a, "n", box, wrapped[a]) for a, box in boxes.items()} == {a: a.encode() for a in "abc"}
+    assert {a: await vault.unseal(a, "n", box, wrapped[a]) for a, box in boxes.items()} == {
+        a: a.encode() for a in "abc"
+    }
 
 
 def test_a_key_ring_is_read() -> None:
@@ -119,9 +126,9 @@ def test_what_is_no_key_ring_is_refused_without_telling_keys(text: str) -> None:
     assert SHORT not in str(e.value) and "not base64!" not in str(e.value)
 
 
-def test_places_are_canonical_documents() -> None:
+async def test_places_are_canonical_documents() -> None:
     """What a value is bound to must never change: stored values would not open any more."""
     box = seal(bytes(32), b"v", wire.encode(["secret", "alice", "n"]))
     vault = Vault(KeyRing("a", {"a": bytes(32)}), 1)
     key = WrappedKey("a", seal(bytes(32), bytes(32), wire.encode(["data-key", "alice", "a"])))
-    assert vault.unseal("alice", "n", box, key) == b"v"
+    assert await vault.unseal("alice", "n", box, key) == b"v"

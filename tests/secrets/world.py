@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+from seed.secrets.v1 import admin_pb2, admin_pb2_grpc
 from seed.secrets.v1 import secrets_pb2 as pb
 from seed.secrets.v1 import secrets_pb2_grpc as rpc
 
@@ -21,6 +23,7 @@ _STUBS = (
     rpc.SignInsServiceStub,
     rpc.IdentitiesServiceStub,
     rpc.AuthorizationsServiceStub,
+    admin_pb2_grpc.SecretsAdminServiceStub,
 )
 
 
@@ -34,7 +37,8 @@ class Client:
 
     async def __call__(self, method: str, **fields: Any) -> Any:
         (call,) = [getattr(stub, method) for stub in self._stubs if hasattr(stub, method)]
-        request = getattr(pb, f"{method}Request")(**fields)
+        name = f"{method}Request"
+        request = getattr(pb if hasattr(pb, name) else admin_pb2, name)(**fields)
         return await self._peer.call(call, request, account=self.id, signer=self._signer)
 
     async def fails(self, status: int, text: str, method: str, **fields: Any) -> None:
@@ -65,10 +69,17 @@ class World:
     """The running service, its neighbours, and fresh accounts."""
 
     def __init__(
-        self, port: int, sessions: FakeSessions, vendor: FakeModelsServer, database_url: str, nats_url: str
+        self,
+        port: int,
+        sessions: FakeSessions,
+        vendor: FakeModelsServer,
+        database_url: str,
+        nats_url: str,
+        ring: Path,
     ) -> None:
         self._port, self.sessions, self.vendor = port, sessions, vendor
         self.database_url, self.nats_url = database_url, nats_url
+        self.ring = ring
         self._clients: list[Client] = []
 
     def account(self, signer: wire.Key | None = None) -> Client:

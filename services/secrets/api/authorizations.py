@@ -5,7 +5,7 @@ from __future__ import annotations
 from seed.secrets.v1 import secrets_pb2 as pb
 
 from libs.rpc import Caller
-from services.secrets.api.callers import acting, only
+from services.secrets.api.callers import actor, only
 from services.secrets.domain.authorizations import Authorizations
 
 
@@ -17,9 +17,8 @@ class AuthorizationsServicer:
 
     async def RegisterSigner(self, request: pb.RegisterSignerRequest, caller: Caller) -> pb.RegisterSignerResponse:
         """Store what a capability grants to the key that signed the request."""
-        acting(caller)
         capability = request.capability if request.HasField("capability") else None
-        granted = await self._authorizations.register(caller.signer, capability)
+        granted = await self._authorizations.register(actor(caller), capability)
         return pb.RegisterSignerResponse(account_id=granted.account, signer_id=granted.signer)
 
     async def CheckSigner(self, request: pb.CheckSignerRequest, caller: Caller) -> pb.CheckSignerResponse:

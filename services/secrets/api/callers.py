@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from libs.audit import Actor
 from libs.errors import Forbidden
 from libs.rpc import Caller
 
@@ -11,6 +12,11 @@ def acting(caller: Caller) -> str:
     if not caller.account:
         raise Forbidden("This call needs an acting account")
     return caller.account
+
+
+def actor(caller: Caller) -> Actor:
+    """Who a call acts as. Raises Forbidden for a call that names no account."""
+    return Actor(acting(caller), caller.signer, caller.service)
 
 
 def only(caller: Caller, service: str) -> None:

@@ -6,7 +6,7 @@ from seed.secrets.v1 import secrets_pb2 as pb
 
 from libs.rpc import Caller
 from services.secrets.api.access import AgentAccess
-from services.secrets.api.callers import acting
+from services.secrets.api.callers import acting, actor
 from services.secrets.domain.identities import Identities, Identity
 
 
@@ -34,7 +34,7 @@ class IdentitiesServicer:
     ) -> pb.ImportSigningIdentityResponse:
         """Store a key that the client brings."""
         identity = await self._identities.import_key(
-            acting(caller),
+            actor(caller),
             request.seed if request.HasField("seed") else None,
             request.label if request.HasField("label") else None,
             request.client_request_id if request.HasField("client_request_id") else None,
@@ -45,7 +45,7 @@ class IdentitiesServicer:
         self, request: pb.DeleteSigningIdentityRequest, caller: Caller
     ) -> pb.DeleteSigningIdentityResponse:
         """Delete an identity."""
-        return pb.DeleteSigningIdentityResponse(name=await self._identities.delete(acting(caller), request.name))
+        return pb.DeleteSigningIdentityResponse(name=await self._identities.delete(actor(caller), request.name))
 
 
 def message(identity: Identity) -> pb.SigningIdentity:

@@ -6,7 +6,7 @@ from seed.secrets.v1 import secrets_pb2 as pb
 
 from libs.rpc import Caller
 from services.secrets.api.access import AgentAccess
-from services.secrets.api.callers import acting, only
+from services.secrets.api.callers import acting, actor, only
 from services.secrets.domain.models import ModelLists
 from services.secrets.domain.providers import SUBSCRIPTION, Providers, StoredProvider
 
@@ -37,14 +37,14 @@ class ProvidersServicer:
         self, request: pb.SetModelProviderRequest, caller: Caller
     ) -> pb.SetModelProviderResponse:
         """Store a provider under a name."""
-        stored = await self._providers.set(acting(caller), request.name, request.provider)
+        stored = await self._providers.set(actor(caller), request.name, request.provider)
         return pb.SetModelProviderResponse(provider=_message(stored))
 
     async def DeleteModelProvider(
         self, request: pb.DeleteModelProviderRequest, caller: Caller
     ) -> pb.DeleteModelProviderResponse:
         """Delete a provider and the secrets only it referenced."""
-        return pb.DeleteModelProviderResponse(name=await self._providers.delete(acting(caller), request.name))
+        return pb.DeleteModelProviderResponse(name=await self._providers.delete(actor(caller), request.name))
 
     async def CheckReferences(self, request: pb.CheckReferencesRequest, caller: Caller) -> pb.CheckReferencesResponse:
         """Tell sessions what a definition names and the account has."""
@@ -58,7 +58,7 @@ class ProvidersServicer:
         """Hand a worker a provider with its credentials."""
         only(caller, "runs-worker")
         record = await self._providers.find(request.account, request.provider)
-        usable = self._providers.open(request.account, record)
+        usable = await self._providers.open(request.account, record)
         return pb.ResolveModelProviderResponse(
             type=usable.type,
             base_url=usable.base_url,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from seed.secrets.v1 import secrets_pb2 as pb
 
 from libs.rpc import Caller
-from services.secrets.api.callers import acting
+from services.secrets.api.callers import actor
 from services.secrets.domain.secrets import Secrets
 
 
@@ -18,7 +18,7 @@ class SecretsServicer:
     async def SetSecret(self, request: pb.SetSecretRequest, caller: Caller) -> pb.SetSecretResponse:
         """Store a value under a name."""
         stored = await self._secrets.set(
-            acting(caller),
+            actor(caller),
             request.name,
             request.value if request.HasField("value") else None,
             request.metadata if request.HasField("metadata") else None,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from libs import wire
-from libs.errors import Invalid
+from libs.audit import Actor
+from libs.errors import Invalid, NotFound
 from services.secrets.domain.secrets import Clock
 from services.secrets.domain.text import storable
 
@@ -26,11 +27,30 @@ class Authorization:
     signer: str
 
 
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A stored authorization. Times in Unix milliseconds."""
+
+    account: str
+    signer: str
+    role: str
+    created_at: int
+    updated_at: int
+
+
 class AuthorizationStore(Protocol):
     """The rows of authorizations."""
 
-    async def put(self, account: str, signer: str, role: str, capability: bytes, now_ms: int) -> None:
+    async def put(self, by: Actor, account: str, signer: str, role: str, capability: bytes, now_ms: int) -> None:
         """Insert, or replace role and capability."""
+        ...
+
+    async def revoke(self, by: Actor, account: str, signer: str) -> bool:
+        """Delete; False when there is none."""
+        ...
+
+    async def page(self, account: str, after: tuple[str, str], most: int) -> list[Granted]:
+        """Rows after a pair, by account and signer; of all accounts when `account` is empty."""
         ...
 
     async def may_sign(self, account: str, signer: str) -> bool:
@@ -44,18 +64,27 @@ class Authorizations:
     def __init__(self, rows: AuthorizationStore, now: Clock) -> None:
         self._rows, self._now = rows, now
 
-    async def register(self, signer: str, capability: bytes | None) -> Authorization:
-        """Store what a capability grants to the key `signer` that signed the envelope.
+    async def register(self, by: Actor, capability: bytes | None) -> Authorization:
+        """Store what a capability grants to the key that signed the envelope.
 
         Raises Invalid with the first of the nine messages of envelope.md section 4 that applies.
         """
         proof = capability if capability is not None and len(capability) <= CAPABILITY_BYTES else b""
         try:
-            granted = wire.verify_capability(proof, wire.principal_from_id(signer))
+            granted = wire.verify_capability(proof, wire.principal_from_id(by.signer))
         except wire.EnvelopeError as e:
             raise Invalid(e.message) from None
-        await self._rows.put(granted.issuer, granted.delegate, AGENT, proof, int(self._now() * 1000))
+        await self._rows.put(by, granted.issuer, granted.delegate, AGENT, proof, int(self._now() * 1000))
         return Authorization(granted.issuer, granted.delegate)
+
+    async def revoke(self, by: Actor, account: str, signer: str) -> None:
+        """Take a key's right away, from its next request on. Raises NotFound."""
+        if not (storable(account) and storable(signer) and await self._rows.revoke(by, account, signer)):
+            raise NotFound("There is no such authorization")
+
+    async def page(self, account: str, after: tuple[str, str], most: int) -> list[Granted]:
+        """Up to `most` authorizations after a pair; of all accounts when `account` is empty."""
+        return await self._rows.page(account, after, most)
 
     async def may_sign(self, account: str, signer: str) -> bool:
         """Whether `signer` may act for `account`: it is the account's own key, or was authorized."""

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from libs import wire
+from libs.audit import Actor
 from libs.errors import Conflict, Invalid, NotFound
 from libs.protocol.limits import SIGNING_IDENTITY_SECRET_PREFIX
 from services.secrets.domain.secrets import ACCOUNT_KEY, Clock, Sealer, read_object
@@ -46,13 +47,14 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class NewIdentity:
-    """An identity to store."""
+    """An identity to store. `how` it came: imported or created."""
 
     id: str
     name: str
     sealed: bytes
     metadata: bytes
     now_ms: int
+    how: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class IdentityStore(Protocol):
         """All, newest first."""
         ...
 
-    async def delete(self, account: str, name: str) -> bool:
+    async def delete(self, by: Actor, name: str) -> bool:
         """False when there is none of that name."""
         ...
 
@@ -95,7 +97,7 @@ class IdentityStore(Protocol):
         """The first request with this id, if there was one."""
         ...
 
-    async def add(self, account: str, new: NewIdentity, request: ClientRequest | None, response: bytes) -> Outcome:
+    async def add(self, by: Actor, new: NewIdentity, request: ClientRequest | None, response: bytes) -> Outcome:
         """Store identity and answer together, or nothing."""
         ...
 
@@ -120,13 +122,13 @@ class Identities:
         return [_identity(row) for row in stored if granted is None or row.name in granted]
 
     async def import_key(
-        self, account: str, seed: bytes | None, text: str | None, client_request_id: str | None
+        self, by: Actor, seed: bytes | None, text: str | None, client_request_id: str | None
     ) -> Identity:
         """Store a key that the client brings, labelled `text`; publishes nothing.
 
         Raises Invalid for id, seed or label; Conflict when the id was used for another request or the key is stored.
         """
-        request = None
+        account, request = by.account, None
         if client_request_id is not None:
             digest = _digest(seed, text)
             request = ClientRequest(_IMPORT, label(client_request_id, "Client request ID"), digest)
@@ -143,9 +145,9 @@ class Identities:
             metadata["label"] = shown
         now_ms = int(self._now() * 1000)
         sealed = await self._sealer.seal(account, name, seed, now_ms)
-        new = NewIdentity(str(uuid.uuid4()), name, sealed, wire.encode(metadata), now_ms)
+        new = NewIdentity(str(uuid.uuid4()), name, sealed, wire.encode(metadata), now_ms, "imported")
         identity = _identity(StoredIdentity(new.id, name, new.metadata, now_ms, now_ms))
-        outcome = await self._rows.add(account, new, request, self._encode(identity))
+        outcome = await self._rows.add(by, new, request, self._encode(identity))
         if outcome is Outcome.NAME_TAKEN:
             raise Conflict(f"This account key is already on the server ({key_id})")
         if outcome is Outcome.REQUEST_KNOWN and request is not None:
@@ -155,10 +157,10 @@ class Identities:
                 return answered
         return identity
 
-    async def delete(self, account: str, name: str) -> str:
+    async def delete(self, by: Actor, name: str) -> str:
         """Delete an identity; returns its name. Raises Invalid, NotFound."""
         name = label(name, "Signing key")
-        if not await self._rows.delete(account, name):
+        if not await self._rows.delete(by, name):
             raise NotFound("Signing identity not found")
         return name
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import contextlib
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
 
+from libs.errors import SeedError
 from services.secrets.domain.sealing import KEY_BYTES
+
+_EVERY_S: Final = 60.0
+_AGAIN_S: Final = 2.0
 
 
 class KeyRingError(Exception):
@@ -22,10 +30,27 @@ class UnknownKey(Exception):
         self.key_id = key_id
 
 
+class Ring(Protocol):
+    """Where wrapping keys come from."""
+
+    @property
+    def primary(self) -> str:
+        """Id of the key that wraps."""
+        ...
+
+    def key(self, key_id: str) -> bytes:
+        """A key that is known now. Raises UnknownKey."""
+        ...
+
+    async def find(self, key_id: str) -> bytes:
+        """A key, looked for again when it is not known. Raises UnknownKey."""
+        ...
+
+
 class KeyRing:
     """Wrapping keys by id. Its `repr` shows ids only."""
 
-    __slots__ = ("_keys", "primary")
+    __slots__ = ("_keys", "_primary")
 
     def __init__(self, primary: str, keys: Mapping[str, bytes]) -> None:
         """Raises KeyRingError when the primary is missing or a key has not 32 bytes."""
@@ -34,7 +59,7 @@ class KeyRing:
         for key_id, key in keys.items():
             if not key_id or len(key) != KEY_BYTES:
                 raise KeyRingError(f"key {key_id!r} of the key ring has not {KEY_BYTES} bytes")
-        self.primary = primary
+        self._primary = primary
         self._keys = dict(keys)
 
     @classmethod
@@ -55,6 +80,20 @@ class KeyRing:
         primary = ring.get("primary")
         return cls(primary if isinstance(primary, str) else "", keys)
 
+    @property
+    def primary(self) -> str:
+        """Id of the key that wraps."""
+        return self._primary
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of all keys."""
+        return sorted(self._keys)
+
+    async def find(self, key_id: str) -> bytes:
+        """The key with this id. Raises UnknownKey."""
+        return self.key(key_id)
+
     def key(self, key_id: str) -> bytes:
         """The key with this id. Raises UnknownKey."""
         try:
@@ -66,4 +105,70 @@ class KeyRing:
         return key_id in self._keys
 
     def __repr__(self) -> str:
-        return f"KeyRing(primary={self.primary!r}, keys={sorted(self._keys)})"
+        return f"KeyRing(primary={self.primary!r}, keys={self.ids})"
+
+
+class LiveRing:
+    """A key ring that is read again: now and then, and when a key is asked for that it does not have.
+
+    So keys are rotated without a restart. `read` gives the ring's text and raises KeyRingError; `in_use` gives the ids
+    of the keys that wrap something. A ring that lacks one of those, or cannot be read, does not replace the one in
+    memory; `on_refused` is told why.
+    """
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        read: Callable[[], Awaitable[str]],
+        in_use: Callable[[], Awaitable[list[str]]],
+        on_refused: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ring, self._read, self._in_use, self._on_refused, self._clock = ring, read, in_use, on_refused, clock
+        self._reading = asyncio.Lock()
+        self._read_at = clock()
+
+    @property
+    def primary(self) -> str:
+        """Id of the key that wraps."""
+        return self._ring.primary
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of all keys."""
+        return self._ring.ids
+
+    def key(self, key_id: str) -> bytes:
+        """A key that is known now. Raises UnknownKey."""
+        return self._ring.key(key_id)
+
+    async def find(self, key_id: str) -> bytes:
+        """A key; the ring is read again for one it does not have, but not all the time. Raises UnknownKey."""
+        if key_id not in self._ring:
+            await self.reload(only_after_s=_AGAIN_S)
+        return self._ring.key(key_id)
+
+    async def reload(self, only_after_s: float = 0.0) -> None:
+        """Read the ring again, unless that was done within the last `only_after_s` seconds."""
+        async with self._reading:
+            if only_after_s and self._clock() - self._read_at < only_after_s:
+                return
+            try:
+                ring = KeyRing.parse(await self._read())
+                lost = [key_id for key_id in await self._in_use() if key_id in self._ring and key_id not in ring]
+            except KeyRingError as e:
+                self._on_refused(str(e))
+            else:
+                if lost:
+                    self._on_refused(f"it lacks {', '.join(lost)}, which data is wrapped with")
+                else:
+                    self._ring = ring
+            finally:
+                self._read_at = self._clock()
+
+    async def run(self) -> None:
+        """Read the ring again every minute until canceled."""
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            with contextlib.suppress(SeedError):
+                await self.reload()

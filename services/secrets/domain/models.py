@@ -74,7 +74,7 @@ class ModelLists:
         record = await self._providers.find(account, label(provider, "Model provider"))
         if record.subscription:
             return list(SUBSCRIPTION_MODELS)
-        usable = self._providers.open(account, record)
+        usable = await self._providers.open(account, record)
         how = usable.kind.model_list
         subject = f"{PROVIDERS[how].title} models"
         try:

@@ -181,7 +181,7 @@ def _read_tokens(body: bytes, old: Credentials | None, now_ms: int) -> Credentia
 
 
 def _account(access: str) -> str:
-    """The ChatGPT account an access token (a JWT) is for, empty if it does not say. Not verified: it is only relayed."""
+    """The ChatGPT account that an access token (a JWT) is for; empty if it does not say. Not verified, only relayed."""
     parts = access.split(".")
     if len(parts) != 3:
         return ""

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from libs import wire
+from libs.audit import Actor
 from libs.errors import Invalid, NotFound
 from libs.protocol.limits import METADATA_BYTES, URL_BYTES
 from libs.protocol.models import PROVIDERS, ProviderType
@@ -90,11 +91,11 @@ class ProviderStore(Protocol):
         """All, newest change first."""
         ...
 
-    async def put(self, new_id: str, account: str, name: str, config: ProviderConfig, now_ms: int) -> StoredProvider:
+    async def put(self, new_id: str, by: Actor, name: str, config: ProviderConfig, now_ms: int) -> StoredProvider:
         """Insert or replace."""
         ...
 
-    async def delete(self, account: str, name: str) -> bool:
+    async def delete(self, by: Actor, name: str) -> bool:
         """Delete with the secrets only it references; False when there is no such provider."""
         ...
 
@@ -117,16 +118,16 @@ class Providers:
         """All providers, newest change first."""
         return await self._rows.list(account)
 
-    async def set(self, account: str, name: str, config: bytes) -> StoredProvider:
+    async def set(self, by: Actor, name: str, config: bytes) -> StoredProvider:
         """Store a config (DAG-CBOR as received) under a name. Raises Invalid, in the documented order."""
         name = label(name, "Provider name")
         checked = read_config(config)
-        return await self._rows.put(str(uuid.uuid4()), account, name, checked, int(self._now() * 1000))
+        return await self._rows.put(str(uuid.uuid4()), by, name, checked, int(self._now() * 1000))
 
-    async def delete(self, account: str, name: str) -> str:
+    async def delete(self, by: Actor, name: str) -> str:
         """Delete a provider and the secrets only it referenced; returns its name. Raises Invalid, NotFound."""
         name = label(name, "Provider name")
-        if not await self._rows.delete(account, name):
+        if not await self._rows.delete(by, name):
             raise NotFound("Model provider not found")
         return name
 
@@ -139,7 +140,7 @@ class Providers:
             raise Invalid(f"Unsupported model provider type: {record.type}")
         return record
 
-    def open(self, account: str, record: ResolvableProvider) -> Usable:
+    async def open(self, account: str, record: ResolvableProvider) -> Usable:
         """A record of `account` that `find` gave, with its credentials in plaintext.
 
         Raises Invalid when a key, the sign-in or the base URL is missing.
@@ -159,7 +160,7 @@ class Providers:
             kind=kind,
             auth_mode=SUBSCRIPTION if record.subscription else API_KEY,
             base_url=base_url,
-            api_key=self._api_key(account, record.secret),
+            api_key=await self._api_key(account, record.secret),
             model_defaults=record.model_defaults,
         )
 
@@ -170,10 +171,10 @@ class Providers:
         kind, found = await self._rows.references(account, provider if storable(provider) else "", asked)
         return kind, [key for key in keys if key not in found]
 
-    def _api_key(self, account: str, secret: SealedValue | None) -> str:
+    async def _api_key(self, account: str, secret: SealedValue | None) -> str:
         if secret is None:
             return ""
-        value = self._vault.unseal(account, secret.name, secret.sealed, secret.key)
+        value = await self._vault.unseal(account, secret.name, secret.sealed, secret.key)
         # Keys are pasted, often with the line's end; HTTP would drop these at the ends of a header anyway.
         return value.decode("utf-8", "replace").strip(" \t\r\n")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from libs import wire
+from libs.audit import Actor
 from libs.errors import Invalid
 from libs.protocol.limits import METADATA_BYTES, SECRET_VALUE_BYTES
 from services.secrets.domain.text import label
@@ -44,9 +45,9 @@ class SecretStore(Protocol):
     """The rows of secrets."""
 
     async def put(
-        self, new_id: str, account: str, name: str, sealed: bytes, metadata: Metadata, now_ms: int
+        self, new_id: str, by: Actor, name: str, sealed: bytes, metadata: Metadata, now_ms: int
     ) -> StoredSecret:
-        """Insert, or replace value and metadata."""
+        """Insert, or replace value and metadata, for the acting account."""
         ...
 
 
@@ -67,12 +68,12 @@ class Sealer:
     async def seal(self, account: str, name: str, value: bytes, now_ms: int, kind: str = SECRET) -> bytes:
         """The value sealed for this kind of place, account and name."""
         key = await self._keys.get_or_add(account, self._vault.new_key, now_ms)
-        return self._vault.seal(account, name, value, key, kind)
+        return await self._vault.seal(account, name, value, key, kind)
 
     async def unseal(self, account: str, name: str, box: bytes, now_ms: int, kind: str = SECRET) -> bytes:
         """What `seal` sealed. Raises CannotOpen, UnknownKey."""
         key = await self._keys.get_or_add(account, self._vault.new_key, now_ms)
-        return self._vault.unseal(account, name, box, key, kind)
+        return await self._vault.unseal(account, name, box, key, kind)
 
 
 class Secrets:
@@ -81,7 +82,7 @@ class Secrets:
     def __init__(self, rows: SecretStore, sealer: Sealer, now: Clock) -> None:
         self._rows, self._sealer, self._now = rows, sealer, now
 
-    async def set(self, account: str, name: str, value: bytes | None, metadata: bytes | None) -> StoredSecret:
+    async def set(self, by: Actor, name: str, value: bytes | None, metadata: bytes | None) -> StoredSecret:
         """Store a value under a name; absent metadata clears the old. Raises Invalid, in the documented order."""
         name = label(name, "Secret name")
         if value is None:
@@ -90,8 +91,8 @@ class Secrets:
             raise Invalid("Secret value is too large")
         read = read_metadata(metadata)
         now_ms = int(self._now() * 1000)
-        sealed = await self._sealer.seal(account, name, value, now_ms)
-        return await self._rows.put(str(uuid.uuid4()), account, name, sealed, read, now_ms)
+        sealed = await self._sealer.seal(by.account, name, value, now_ms)
+        return await self._rows.put(str(uuid.uuid4()), by, name, sealed, read, now_ms)
 
 
 def read_metadata(encoded: bytes | None) -> Metadata:

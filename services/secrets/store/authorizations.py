@@ -5,16 +5,18 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from libs.audit import Actor
 from libs.store import Database, sql
-from services.secrets.domain.authorizations import SIGNING_ROLES
+from libs.store.audit import Audit
+from services.secrets.domain.authorizations import SIGNING_ROLES, Granted
 from services.secrets.store.tables import account_authorizations
 
 
 class AuthorizationRows:
     """Reads and writes authorizations. Nothing is cached: a row that is removed ends the right at once."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, audit: Audit) -> None:
+        self._db, self._audit = db, audit
         a = account_authorizations
         new = insert(a).values({c.name: sa.bindparam(c.name) for c in a.c})
         self._put = sql(
@@ -22,6 +24,20 @@ class AuthorizationRows:
                 index_elements=["account", "signer"],
                 set_={c: new.excluded[c] for c in ("role", "capability", "updated_at")},
             )
+        )
+        self._delete = sql(
+            sa.delete(a).where(a.c.account == sa.bindparam("account"), a.c.signer == sa.bindparam("signer"))
+        )
+        only = sa.bindparam("only", type_=sa.Text)
+        after = sa.tuple_(sa.bindparam("after_account", type_=sa.Text), sa.bindparam("after_signer", type_=sa.Text))
+        self._page = sql(
+            sa.select(a.c.account, a.c.signer, a.c.role, a.c.created_at, a.c.updated_at)
+            .where(
+                sa.or_(only == sa.literal_column("''"), a.c.account == only),
+                sa.tuple_(a.c.account, a.c.signer) > after,
+            )
+            .order_by(a.c.account, a.c.signer)
+            .limit(sa.bindparam("most", type_=sa.BigInteger))
         )
         self._may_sign = sql(
             sa.select(sa.literal_column("1")).where(
@@ -31,17 +47,32 @@ class AuthorizationRows:
             )
         )
 
-    async def put(self, account: str, signer: str, role: str, capability: bytes, now_ms: int) -> None:
+    async def put(self, by: Actor, account: str, signer: str, role: str, capability: bytes, now_ms: int) -> None:
         """Insert, or replace role and capability."""
-        await self._db.execute(
-            self._put,
-            account=account,
-            signer=signer,
-            role=role,
-            capability=capability,
-            created_at=now_ms,
-            updated_at=now_ms,
-        )
+        async with self._db.transaction() as tx:
+            await tx.execute(
+                self._put,
+                account=account,
+                signer=signer,
+                role=role,
+                capability=capability,
+                created_at=now_ms,
+                updated_at=now_ms,
+            )
+            await self._audit.record(tx, by, "authorization.register", signer, account=account, detail=role)
+
+    async def revoke(self, by: Actor, account: str, signer: str) -> bool:
+        """Delete a row; False when there is none."""
+        async with self._db.transaction() as tx:
+            if not await tx.execute(self._delete, account=account, signer=signer):
+                return False
+            await self._audit.record(tx, by, "authorization.revoke", signer, account=account)
+        return True
+
+    async def page(self, account: str, after: tuple[str, str], most: int) -> list[Granted]:
+        """Up to `most` rows after the pair `after`, by account and signer; of all accounts when `account` is empty."""
+        rows = await self._db.fetch(self._page, only=account, after_account=after[0], after_signer=after[1], most=most)
+        return [Granted(r["account"], r["signer"], r["role"], r["created_at"], r["updated_at"]) for r in rows]
 
     async def may_sign(self, account: str, signer: str) -> bool:
         """Whether there is a row that lets `signer` sign for `account`."""

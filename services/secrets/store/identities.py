@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from libs.audit import Actor
 from libs.store import Database, sql
+from libs.store.audit import Audit
 from libs.store.database import Tx
 from services.secrets.domain.identities import ClientRequest, Earlier, NewIdentity, Outcome, StoredIdentity
 from services.secrets.store.tables import client_requests, secrets
@@ -14,8 +16,8 @@ from services.secrets.store.tables import client_requests, secrets
 class IdentityRows:
     """Reads, adds and deletes identities."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, audit: Audit) -> None:
+        self._db, self._audit = db, audit
         s, r = secrets, client_requests
         account, name = sa.bindparam("account"), sa.bindparam("name")
         self._list = sql(
@@ -47,9 +49,13 @@ class IdentityRows:
         rows = await self._db.fetch(self._list, account=account)
         return [StoredIdentity(r["id"], r["name"], r["metadata"], r["created_at"], r["updated_at"]) for r in rows]
 
-    async def delete(self, account: str, name: str) -> bool:
+    async def delete(self, by: Actor, name: str) -> bool:
         """Delete an identity; False when there is none of that name."""
-        return await self._db.execute(self._delete, account=account, name=name) > 0
+        async with self._db.transaction() as tx:
+            if not await tx.execute(self._delete, account=by.account, name=name):
+                return False
+            await self._audit.record(tx, by, "identity.delete", name)
+        return True
 
     async def earlier(self, account: str, request: ClientRequest) -> Earlier | None:
         """What was answered to the first request with this client's id, if there was one."""
@@ -58,17 +64,18 @@ class IdentityRows:
         )
         return None if row is None else Earlier(row["request_digest"], row["response"])
 
-    async def add(self, account: str, new: NewIdentity, request: ClientRequest | None, response: bytes) -> Outcome:
+    async def add(self, by: Actor, new: NewIdentity, request: ClientRequest | None, response: bytes) -> Outcome:
         """Store an identity together with the answer to its request; nothing is stored when either exists already.
 
         A request with the same id that is in flight is waited for.
         """
         try:
             async with self._db.transaction() as tx:
-                if request is not None and not await self._claimed(tx, account, request, response, new.now_ms):
+                if request is not None and not await self._claimed(tx, by.account, request, response, new.now_ms):
                     return Outcome.REQUEST_KNOWN
-                if not await self._added(tx, account, new):
+                if not await self._added(tx, by.account, new):
                     raise _NameTaken
+                await self._audit.record(tx, by, "identity.add", new.name, detail=new.how)
         except _NameTaken:
             return Outcome.NAME_TAKEN
         return Outcome.STORED

@@ -8,7 +8,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs import events
+from libs.audit import Actor
 from libs.store import Database, Outbox, sql
+from libs.store.audit import Audit
 from libs.store.database import Row
 from services.secrets.domain.providers import (
     SUBSCRIPTION,
@@ -26,8 +28,8 @@ _CHANGED = "model-provider-changed"
 class ProviderRows:
     """Reads and writes providers; a change is told to the account once it has committed."""
 
-    def __init__(self, db: Database, outbox: Outbox) -> None:
-        self._db, self._outbox = db, outbox
+    def __init__(self, db: Database, outbox: Outbox, audit: Audit) -> None:
+        self._db, self._outbox, self._audit = db, outbox, audit
         p, s, k = model_providers, secrets, data_keys
         account, name = sa.bindparam("account"), sa.bindparam("name")
 
@@ -74,11 +76,13 @@ class ProviderRows:
             .where(p.c.account == account, reference.c.value == s.c.name)
         )
         self._delete_secrets = sql(
-            sa.delete(s).where(
+            sa.delete(s)
+            .where(
                 s.c.account == account,
                 s.c.name == sa.any_(sa.bindparam("names", type_=ARRAY(sa.Text))),
                 ~referenced.exists(),
             )
+            .returning(s.c.name)
         )
 
         used = sa.case(
@@ -117,8 +121,9 @@ class ProviderRows:
         """All providers of an account, newest change first."""
         return [_stored(row) for row in await self._db.fetch(self._list, account=account)]
 
-    async def put(self, new_id: str, account: str, name: str, config: ProviderConfig, now_ms: int) -> StoredProvider:
+    async def put(self, new_id: str, by: Actor, name: str, config: ProviderConfig, now_ms: int) -> StoredProvider:
         """Insert or replace; id and creation time of an existing row stay."""
+        account = by.account
         async with self._outbox.transaction() as tx:
             await tx.fetch(self._lock, account=account)
             stored = await tx.fetchval(
@@ -136,19 +141,22 @@ class ProviderRows:
             )
             row = await tx.fetchrow(self._one, id=stored)
             assert row is not None
+            await self._audit.record(tx, by, "provider.set", name, detail=config.type)
             tx.emit(*events.account_hint(account, _CHANGED, only=(account,)))
         return _stored(row)
 
-    async def delete(self, account: str, name: str) -> bool:
+    async def delete(self, by: Actor, name: str) -> bool:
         """Delete a provider and the secrets only it referenced; False when there is no such provider."""
+        account = by.account
         async with self._outbox.transaction() as tx:
             await tx.fetch(self._lock, account=account)
             row = await tx.fetchrow(self._delete, account=account, name=name)
             if row is None:
                 return False
             names = list(json.loads(row["secret_refs"]).values())
-            if names:
-                await tx.execute(self._delete_secrets, account=account, names=names)
+            await self._audit.record(tx, by, "provider.delete", name)
+            for gone in await tx.fetch(self._delete_secrets, account=account, names=names):
+                await self._audit.record(tx, by, "secret.delete", gone["name"], detail=f"with provider {name}")
             tx.emit(*events.account_hint(account, _CHANGED, only=(account,)))
         return True
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from libs.audit import Actor
 from libs.store import Database, sql
+from libs.store.audit import Audit
 from services.secrets.domain.secrets import Metadata, StoredSecret
 from services.secrets.store.tables import secrets
 
@@ -13,8 +15,8 @@ from services.secrets.store.tables import secrets
 class SecretRows:
     """Writes sealed values."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, audit: Audit) -> None:
+        self._db, self._audit = db, audit
         new = insert(secrets).values({c.name: sa.bindparam(c.name) for c in secrets.c})
         changed = ("sealed", "metadata", "is_account_key", "needs_reauth")
         self._put = sql(
@@ -29,20 +31,22 @@ class SecretRows:
         )
 
     async def put(
-        self, new_id: str, account: str, name: str, sealed: bytes, metadata: Metadata, now_ms: int
+        self, new_id: str, by: Actor, name: str, sealed: bytes, metadata: Metadata, now_ms: int
     ) -> StoredSecret:
         """Insert, or replace value and metadata; id and creation time of an existing row stay."""
-        row = await self._db.fetchrow(
-            self._put,
-            id=new_id,
-            account=account,
-            name=name,
-            sealed=sealed,
-            metadata=metadata.encoded,
-            is_account_key=metadata.is_account_key,
-            needs_reauth=metadata.needs_reauth,
-            created_at=now_ms,
-            updated_at=now_ms,
-        )
-        assert row is not None
+        async with self._db.transaction() as tx:
+            row = await tx.fetchrow(
+                self._put,
+                id=new_id,
+                account=by.account,
+                name=name,
+                sealed=sealed,
+                metadata=metadata.encoded,
+                is_account_key=metadata.is_account_key,
+                needs_reauth=metadata.needs_reauth,
+                created_at=now_ms,
+                updated_at=now_ms,
+            )
+            assert row is not None
+            await self._audit.record(tx, by, "secret.set", name)
         return StoredSecret(row["id"], name, metadata.encoded, row["created_at"], row["updated_at"])

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
 from libs.store import outbox_table
+from libs.store.audit import audit_table
 
 metadata = sa.MetaData()
 
@@ -125,5 +126,7 @@ logins_at_work = sa.Index(
     provider_logins.c.changed_at,
     postgresql_where=provider_logins.c.status.in_(["submitted", "exchanging"]),
 )
+
+audit = audit_table(metadata)
 
 outbox = outbox_table(metadata)
