@@ -17,11 +17,13 @@ from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.store import Database, Outbox, Row
 from services.runs.api.runs import RunsApi
+from services.runs.domain.waiting import Limits
 from services.runs.settings import RunsSettings, WorkerSettings
 from services.runs.store.family import Family
 from services.runs.store.queue import Queue
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
+from services.runs.store.workers import Workers
 
 log = telemetry.get_logger("runs")
 
@@ -48,7 +50,10 @@ class Base:
         bus = Bus(settings.nats_url, name)
         await asyncio.gather(db.open(), bus.start())
         outbox = Outbox(db, outbox_rows, bus.publish)
-        queue = Queue(db, outbox, lease_ms=settings.lease_ms, now=now_ms)
+        limits = Limits(
+            settings.runs_per_account, settings.background_runs_per_account, settings.hourly_runs_per_account
+        )
+        queue = Queue(db, outbox, lease_ms=settings.lease_ms, now=now_ms, limits=limits)
         return cls(db, bus, outbox, queue, asyncio.create_task(outbox.run(), name="outbox"))
 
     async def close(self) -> None:
@@ -139,7 +144,8 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
     health = RpcServer(TokenVerifier("runs", settings.internal_key), host=settings.grpc_host, port=settings.grpc_port)
     await health.start()
     # The most common wire format; the first turn of a worker would otherwise wait seconds for its library.
-    worker = Worker(parts, base.queue, Answers(family, sessions), base.bus, pace, now_ms)
+    workers = Workers(base.db, lease_ms=settings.lease_ms, now=now_ms)
+    worker = Worker(parts, base.queue, Answers(family, sessions), base.bus, pace, now_ms, workers)
     log.info("working", worker=worker.id)
     await worker.run(stop)
     await health.stop(0)

@@ -11,6 +11,13 @@ class RunsSettings(Settings):
     """Settings of the api role."""
 
     lease_ms: int = Field(default=15_000, ge=1_000, description="How long a claim holds without a heartbeat.")
+    runs_per_account: int = Field(default=64, ge=1, description="Most runs of one account executed at once.")
+    background_runs_per_account: int = Field(
+        default=16, ge=1, description="Most background runs of one account executed at once."
+    )
+    hourly_runs_per_account: int = Field(
+        default=0, ge=0, description="Most runs that one account begins within an hour; 0 is any number."
+    )
 
 
 class WorkerSettings(RunsSettings):

@@ -111,5 +111,6 @@ class Store:
             await connection.execute(statement, *values)
 
     async def clear(self) -> None:
-        await self.write("TRUNCATE runs, outbox")
+        await self.write("TRUNCATE runs, outbox, workers")
+        await self.write("UPDATE dispatch_ring SET after = ''")
         self.published.clear()

@@ -25,6 +25,7 @@ from services.runs.store.queue import Queue
 from services.runs.store.tables import TERMINAL
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
+from services.runs.store.workers import Workers
 from services.runs.worker.answers import Answers
 from services.runs.worker.log import ModelResolver, SessionLog
 from services.runs.worker.partials import PartialStore, PartialStream, partial_key
@@ -93,7 +94,7 @@ class Workshop:
         await self.bus.subscribe(INBOX, told)
         await self.bus.flush()
         async with self.db.connection() as connection:
-            await connection.execute("TRUNCATE runs, outbox")
+            await connection.execute("TRUNCATE runs, outbox, workers")
         await self.redis.flushdb()
         self.queue, self.trees = self._queue(15_000), Trees(self.db, self._outbox(), now_ms)
 
@@ -138,10 +139,14 @@ class Workshop:
             title=titler.consider,
         )
         pace = Pace(slots=slots, poll_min_s=0.05, poll_max_s=0.2, lease_s=lease_ms / 1000)
+        workers = Workers(self.db, lease_ms=lease_ms, now=now_ms)
         before = asyncio.all_tasks()
-        worker, stopping = Worker(parts, queue, Answers(family, sessions), self.bus, pace, now_ms), asyncio.Event()
+        worker, stopping = (
+            Worker(parts, queue, Answers(family, sessions), self.bus, pace, now_ms, workers),
+            asyncio.Event(),
+        )
         task = asyncio.create_task(worker.run(stopping))
-        loops = {"claims", "leases", "expiries", "stop"}
+        loops = {"claims", "leases", "beats", "expiries", "results", "stop"}
         await until(lambda: {t.get_name() for t in asyncio.all_tasks() - before} >= loops)
         running = Running(worker, stopping, task, {t for t in asyncio.all_tasks() - before if t.get_name() in loops})
         self._running.append(running)

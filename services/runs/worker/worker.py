@@ -20,7 +20,9 @@ from libs.store import Row
 from services.runs.store.family import Park
 from services.runs.store.queue import Queue
 from services.runs.store.rows import outcome_of
+from services.runs.store.workers import Workers
 from services.runs.worker.answers import Answers
+from services.runs.worker.presence import Presence
 from services.runs.worker.turn import Held, Parts, Turn, Verdict
 
 log = telemetry.get_logger("worker")
@@ -55,11 +57,19 @@ class Worker:
     """Executes runs until it is stopped. `wake()` looks at the queue now."""
 
     def __init__(
-        self, parts: Parts, queue: Queue, answers: Answers, bus: Bus, pace: Pace, now: Callable[[], int]
+        self,
+        parts: Parts,
+        queue: Queue,
+        answers: Answers,
+        bus: Bus,
+        pace: Pace,
+        now: Callable[[], int],
+        workers: Workers,
     ) -> None:
         self._parts, self._queue, self._bus, self._pace, self._now = parts, queue, bus, pace, now
         self._answers = answers
         self.id = worker_id()
+        self._presence = Presence(workers, self.id, pace.slots, now)
         self._held: dict[str, Held] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -78,6 +88,7 @@ class Worker:
         loops: list[asyncio.Task[Any]] = [
             asyncio.create_task(self._claims(), name="claims"),
             asyncio.create_task(self._leases(), name="leases"),
+            asyncio.create_task(self._beats(), name="beats"),
             asyncio.create_task(self._expiries(), name="expiries"),
             asyncio.create_task(self._results(), name="results"),
         ]
@@ -97,6 +108,8 @@ class Worker:
         for task in (*loops, stopping):
             task.cancel()
         results = await asyncio.gather(*loops, stopping, return_exceptions=True)
+        with _outliving("worker not signed off"):
+            await self._presence.leave()
         for result in results:
             if isinstance(result, Exception):
                 raise result
@@ -117,7 +130,7 @@ class Worker:
         polled = True
         while not self._stopping:
             self._wake.clear()
-            free = self._pace.slots - len(self._held)
+            free = 0 if self._presence.draining else self._pace.slots - len(self._held)
             rows: list[Row] = []
             due: int | None = None
             with _outliving("queue not claimed from"):
@@ -239,6 +252,15 @@ class Worker:
                 if await self._answers.deliver():
                     self._bus.publish(events.WORK, b"")
                     self.wake()
+
+    async def _beats(self) -> None:
+        while True:
+            with _outliving("heartbeat not written"):
+                drained = self._presence.draining
+                await self._presence.beat(len(self._held), stopping=self._stopping)
+                if drained and not self._presence.draining:
+                    self.wake()
+            await asyncio.sleep(self._pace.lease_s / 3)
 
     async def _expiries(self) -> None:
         while True:
