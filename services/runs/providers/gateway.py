@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import sys
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -55,6 +54,8 @@ class ModelGateway:
         self._pinned = GuardedTransport(EgressPolicy(allowed_hosts=hosts_of(self._vendor_urls)))
         self._chosen = GuardedTransport(policy or EgressPolicy())
         self._models: OrderedDict[tuple[object, ...], Adapter] = OrderedDict()
+        # Not sys.modules: it names a module before another thread has finished importing it.
+        self._modules: dict[models.WireApi, Any] = {}
 
     def stream(
         self, config: ModelConfig, system: str, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -87,7 +88,7 @@ class ModelGateway:
         if adapter is not None:
             self._models.move_to_end(key)
             return adapter
-        module = await _module_of(endpoint.wire_api)
+        module = await self._module_of(endpoint.wire_api)
         # The first model of a kind loads tables of tens of milliseconds.
         adapter = cast(
             Adapter, await asyncio.to_thread(module.build, config, endpoint.base_url, self._http(config, endpoint))
@@ -96,6 +97,13 @@ class ModelGateway:
         if len(self._models) > _MAX_CACHED_MODELS:
             self._models.popitem(last=False)
         return adapter
+
+    async def _module_of(self, wire_api: models.WireApi) -> Any:
+        loaded = self._modules.get(wire_api)
+        if loaded is None:
+            # These libraries take seconds to import: not on the event loop.
+            loaded = self._modules[wire_api] = await asyncio.to_thread(_load, _ADAPTERS[wire_api])
+        return loaded
 
     def _http(self, config: ModelConfig, endpoint: Endpoint) -> httpx2.AsyncClient:
         shared = self._chosen if endpoint.chosen_by_user else self._pinned
@@ -165,13 +173,6 @@ class _Reply(AbstractAsyncContextManager[AsyncIterator[ReplyEvent]]):
     def _seen(self, error: Exception) -> ProviderError | ConfigError:
         seen = from_exception(error)
         return redacted(seen, self._config.api_key) if isinstance(seen, ProviderError) else seen
-
-
-async def _module_of(wire_api: models.WireApi) -> Any:
-    name = _ADAPTERS[wire_api]
-    loaded = sys.modules.get(name)
-    # These libraries take seconds to import: not on the event loop.
-    return loaded if loaded is not None else await asyncio.to_thread(_load, name)
 
 
 def _load(name: str) -> Any:
