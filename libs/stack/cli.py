@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 
 _OWN_COMMANDS = {"up", "migrate", "demo"}
+_OPS = "ops"
 
 DataDirectory = Annotated[
     Path, typer.Option("--data-dir", envvar="SEED_AGENTS_DATA_DIR", help="Where everything is kept.")
@@ -81,7 +82,11 @@ def demo(
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] not in _OWN_COMMANDS:
+    if not arguments or arguments[0] in (_OPS, "--help"):
+        from .ops_cli import app as ops
+
+        app.add_typer(ops, name=_OPS)
+    if not arguments or arguments[0] not in {*_OWN_COMMANDS, _OPS}:
         from libs.client.cli import app as client
 
         app.add_typer(client)

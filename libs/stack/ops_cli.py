@@ -1,0 +1,188 @@
+"""`seed-agents ops`: what an operator does to running services, over their internal listeners as `ops`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from libs.rpc import Peer
+
+IDENTITY = "ops"
+_SECONDS = 30.0
+_PAGE = 500
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Operate running services.")
+secrets = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Keys that protect secrets at rest.")
+authorizations = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Keys that may sign for accounts.")
+audit = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who did what.")
+app.add_typer(secrets, name="secrets")
+app.add_typer(authorizations, name="authorizations")
+app.add_typer(audit, name="audit")
+
+DataDirectory = Annotated[
+    Path,
+    typer.Option(
+        "--data-dir",
+        envvar="SEED_AGENTS_DATA_DIR",
+        help="Of the running server. Not read when SEED_AGENTS_INTERNAL_KEY and the service's address are set.",
+    ),
+]
+Account = Annotated[str, typer.Option("--account", help="Only this account.")]
+
+
+@secrets.command("rotate")
+def secrets_rotate(
+    data_dir: DataDirectory = Path("data"),
+    batch: Annotated[int, typer.Option(min=1, max=1000, help="Data keys a transaction.")] = 200,
+) -> None:
+    """Wrap every data key again with the key ring's primary key, while everything goes on."""
+
+    async def rotate(peer: Peer) -> None:
+        from seed.secrets.v1 import admin_pb2 as pb
+        from seed.secrets.v1 import admin_pb2_grpc as rpc
+
+        stub, request, done, failed = (
+            peer.stub(rpc.SecretsAdminServiceStub),
+            pb.RewrapDataKeysRequest(batch=batch),
+            0,
+            0,
+        )
+        while True:
+            answer = await peer.call(stub.RewrapDataKeys, request, timeout_s=_SECONDS)
+            done, failed = done + answer.rewrapped, failed + answer.failed
+            if not answer.next_page_token:
+                break
+            request.page_token, request.primary = answer.next_page_token, answer.primary
+        typer.echo(f"primary   {answer.primary}")
+        typer.echo(f"rewrapped {done}")
+        for key_id, count in sorted(answer.wrapped_by.items()):
+            typer.echo(f"wrapped by {key_id}: {count}")
+        if failed:
+            _fail(f"{failed} data keys do not open with the key ring and were left as they are; see the service's log")
+
+    _run("secrets", data_dir, rotate)
+
+
+@authorizations.command("list")
+def authorizations_list(data_dir: DataDirectory = Path("data"), account: Account = "") -> None:
+    """Print which keys may sign for which accounts: account, signer, role, since when."""
+
+    async def show(peer: Peer) -> None:
+        from seed.secrets.v1 import admin_pb2 as pb
+        from seed.secrets.v1 import admin_pb2_grpc as rpc
+
+        stub = peer.stub(rpc.SecretsAdminServiceStub)
+        request = pb.ListAuthorizationsRequest(account=account, page_size=_PAGE)
+        while True:
+            page = await peer.call(stub.ListAuthorizations, request, timeout_s=_SECONDS, retry=True)
+            for row in page.authorizations:
+                typer.echo(f"{row.account}  {row.signer}  {row.role}  {_time(row.created_at)}")
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    _run("secrets", data_dir, show)
+
+
+@authorizations.command("revoke")
+def authorizations_revoke(account: str, signer: str, data_dir: DataDirectory = Path("data")) -> None:
+    """Take a key's right to sign for an account away; it holds from the key's next request."""
+
+    async def revoke(peer: Peer) -> None:
+        from seed.secrets.v1 import admin_pb2 as pb
+        from seed.secrets.v1 import admin_pb2_grpc as rpc
+
+        stub = peer.stub(rpc.SecretsAdminServiceStub)
+        request = pb.RevokeAuthorizationRequest(account=account, signer=signer)
+        await peer.call(stub.RevokeAuthorization, request, timeout_s=_SECONDS)
+        typer.echo(f"{signer} may no longer sign for {account}")
+
+    _run("secrets", data_dir, revoke)
+
+
+@audit.command("list")
+def audit_list(
+    data_dir: DataDirectory = Path("data"),
+    account: Account = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Entries to print.")] = 100,
+    before: Annotated[str, typer.Option(help="Go on before this entry: the token under a page.")] = "",
+) -> None:
+    """Print who did what to secrets, providers, identities and authorizations, newest first."""
+
+    async def show(peer: Peer) -> None:
+        from seed.secrets.v1 import admin_pb2 as pb
+        from seed.secrets.v1 import admin_pb2_grpc as rpc
+
+        stub = peer.stub(rpc.SecretsAdminServiceStub)
+        request = pb.ListAuditRequest(account=account, page_size=limit, page_token=before)
+        page = await peer.call(stub.ListAudit, request, timeout_s=_SECONDS, retry=True)
+        for entry in page.entries:
+            typer.echo(_line(entry))
+        if page.next_page_token:
+            typer.echo(f"more: --before {page.next_page_token}")
+
+    _run("secrets", data_dir, show)
+
+
+def _line(entry: Any) -> str:
+    signer = f" with {entry.signer}" if entry.signer and entry.signer != entry.actor else ""
+    who = f"{entry.actor or '-'}{signer} via {entry.via}"
+    detail = f" ({_shown(entry.detail)})" if entry.detail else ""
+    return f"{_time(entry.at)}  {entry.account or '-'}  {entry.action}  {_shown(entry.subject)}{detail}  by {who}"
+
+
+def _shown(text: str) -> str:
+    # Names are what accounts chose: nothing of them may move the cursor of the terminal.
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@asynccontextmanager
+async def _peer(service: str, data_dir: Path) -> AsyncIterator[Peer]:
+    from libs.rpc import Peer, TokenSigner
+
+    from .record import read_record
+
+    key = os.environ.get("SEED_AGENTS_INTERNAL_KEY")
+    address = os.environ.get(f"SEED_AGENTS_{service.upper()}_ADDR")
+    if not (key and address):
+        record = read_record(data_dir)
+        if record is None:
+            _fail(f"No server runs from {data_dir}. Set --data-dir, or SEED_AGENTS_INTERNAL_KEY and the address.")
+        key, address = record["internal_key"], record["addresses"][service]
+    peer = Peer(service, address, TokenSigner(IDENTITY, key))
+    try:
+        yield peer
+    finally:
+        await peer.close()
+
+
+def _run(service: str, data_dir: Path, work: Callable[[Peer], Awaitable[None]]) -> None:
+    from libs.errors import SeedError
+
+    async def run() -> None:
+        async with _peer(service, data_dir) as peer:
+            await work(peer)
+
+    try:
+        asyncio.run(run())
+    except SeedError as e:
+        _fail(e.message)
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(1)
