@@ -10,16 +10,19 @@ from dataclasses import dataclass
 
 import msgspec
 from redis.asyncio import Redis
-from seed.runs.v1 import runs_pb2
+from seed.runs.v1 import admin_pb2, runs_pb2
 
 from libs import telemetry
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.store import Database, Outbox, Row
+from services.runs.api.admin import RunsAdminApi
+from services.runs.api.cancels import Cancels
 from services.runs.api.runs import RunsApi
 from services.runs.domain.waiting import Limits
 from services.runs.settings import RunsSettings, WorkerSettings
 from services.runs.store.family import Family
+from services.runs.store.admin import Operations
 from services.runs.store.queue import Queue
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
@@ -70,9 +73,14 @@ async def serve_api(settings: RunsSettings, stop: asyncio.Event) -> None:
     """Serve RunsService until `stop`: then refuse new calls, end running ones, send events, disconnect."""
     base = await Base.open(settings, "runs-api")
     sessions = Peer("sessions", settings.sessions_addr, TokenSigner("runs-api", settings.internal_key))
-    api = RunsApi(Trees(base.db, base.outbox, now_ms), base.queue, sessions, base.bus)
+    trees, cancels = Trees(base.db, base.outbox, now_ms), Cancels(sessions, base.bus)
+    api = RunsApi(trees, base.queue, sessions, base.bus, cancels)
+    workers = Workers(base.db, lease_ms=settings.lease_ms, now=now_ms)
+    operations = Operations(base.db, base.outbox, now_ms)
+    admin = RunsAdminApi(operations, base.queue.dispatch, workers, trees, cancels, base.bus)
     server = RpcServer(TokenVerifier("runs", settings.internal_key), host=settings.grpc_host, port=settings.grpc_port)
     server.add(runs_pb2.DESCRIPTOR.services_by_name["RunsService"], api)
+    server.add(admin_pb2.DESCRIPTOR.services_by_name["RunsAdminService"], admin)
     await server.start()
     log.info("serving", port=server.port)
     await stop.wait()

@@ -15,6 +15,7 @@ from seed.runs.v1 import runs_pb2_grpc
 from libs import events
 from libs.errors import Forbidden, Invalid, NotFound, SeedError
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
+from services.runs.api.cancels import Cancels
 from services.runs.api.runs import RunsApi
 from services.runs.store.queue import Ending
 from tests.runs.fakes import Conversation
@@ -54,7 +55,8 @@ async def api(shop: Workshop) -> AsyncIterator[Api]:
     shop.sessions.roles |= {account: role for role, account in NAMES.items()}
     sessions = Peer("sessions", shop.sessions.address, TokenSigner("runs-api", INTERNAL_KEY))
     server = RpcServer(TokenVerifier("runs", INTERNAL_KEY), host="127.0.0.1", port=0)
-    server.add(pb.DESCRIPTOR.services_by_name["RunsService"], RunsApi(shop.trees, shop.queue, sessions, shop.bus))
+    runs = RunsApi(shop.trees, shop.queue, sessions, shop.bus, Cancels(sessions, shop.bus))
+    server.add(pb.DESCRIPTOR.services_by_name["RunsService"], runs)
     await server.start()
     address = f"127.0.0.1:{server.port}"
     peers = {name: Peer("runs", address, TokenSigner(name, INTERNAL_KEY)) for name in ("edge", "sessions", "secrets")}

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from seed.events.v1 import events_pb2
 from seed.runs.v1 import runs_pb2 as pb
-from seed.sessions.v1 import access_pb2, access_pb2_grpc, turns_pb2, turns_pb2_grpc
+from seed.sessions.v1 import access_pb2, access_pb2_grpc
 
-from libs import events, telemetry
-from libs.errors import Forbidden, Invalid, NotFound, SeedError
+from libs import events
+from libs.errors import Forbidden, Invalid, NotFound
 from libs.events import Bus
 from libs.protocol.text import required_text
 from libs.rpc import Caller, Peer
 from libs.store import Row
+from services.runs.api.cancels import Cancels
 from services.runs.domain import selectors
 from services.runs.store.queue import Queue
 from services.runs.store.rows import outcome_of, run_of
 from services.runs.store.tables import TERMINAL
-from services.runs.store.trees import Canceled, Trees
-
-log = telemetry.get_logger("runs-api")
+from services.runs.store.trees import Trees
 
 SIGNAL_BYTES = 256
 
@@ -26,10 +24,10 @@ SIGNAL_BYTES = 256
 class RunsApi:
     """Serves runs of one database. `sessions` answers who may do what and is told of cancels."""
 
-    def __init__(self, trees: Trees, queue: Queue, sessions: Peer, bus: Bus) -> None:
+    def __init__(self, trees: Trees, queue: Queue, sessions: Peer, bus: Bus, cancels: Cancels) -> None:
         self._trees, self._queue, self._sessions, self._bus = trees, queue, sessions, bus
+        self._cancels = cancels
         self._access = sessions.stub(access_pb2_grpc.AccessServiceStub)
-        self._turns = sessions.stub(turns_pb2_grpc.TurnsServiceStub)
 
     async def StartTurn(self, request: pb.StartTurnRequest, caller: Caller) -> pb.StartTurnResponse:
         """Create the queued run of a turn and wake the workers."""
@@ -77,14 +75,14 @@ class RunsApi:
         """Cancel a run and everything below it."""
         await self._authorized(request.run_id, "writer", caller)
         done = await self._trees.cancel_run(request.run_id)
-        await self._tell(done)
+        await self._cancels.tell(done)
         return pb.CancelRunResponse(run_id=request.run_id, canceled=done.any)
 
     async def StopSession(self, request: pb.StopSessionRequest, caller: Caller) -> pb.StopSessionResponse:
         """Cancel every live run of a session with its tree."""
         await self._resolve(caller, "chatter", session_id=_id(request.session_id))
         done = await self._trees.cancel_session(request.session_id)
-        await self._tell(done)
+        await self._cancels.tell(done)
         return pb.StopSessionResponse(session_id=request.session_id, stopped=done.any)
 
     async def DetachRuns(self, request: pb.DetachRunsRequest, caller: Caller) -> pb.DetachRunsResponse:
@@ -94,7 +92,7 @@ class RunsApi:
         if not subject:
             raise Invalid("DetachRuns requires a session or an agent")
         done = await self._trees.detach(subject, getattr(request, subject))
-        self._publish(done)
+        self._cancels.publish(done)
         return pb.DetachRunsResponse(canceled=len(done.ended))
 
     async def SignalRun(self, request: pb.SignalRunRequest, caller: Caller) -> pb.SignalRunResponse:
@@ -128,37 +126,6 @@ class RunsApi:
         return await self._sessions.call(
             self._access.ResolveAccess, request, account=caller.account, signer=caller.signer, retry=True
         )
-
-    async def _tell(self, done: Canceled) -> None:
-        """Close the turns of canceled runs: sessions refuses what comes after, workers stop, waiting callers hear."""
-        if done.asked:
-            ids = [row["id"] for row in done.asked]
-            try:
-                await self._sessions.call(
-                    self._turns.CancelTurns, turns_pb2.CancelTurnsRequest(run_ids=ids), retry=True
-                )
-            except SeedError as e:
-                # The mark on the runs is durable: the workers that hold them end them all the same.
-                log.warning("turns not marked as canceled", runs=ids, error=e.message)
-        for row in done.ended:
-            if row["session_id"] is None:
-                continue
-            end = turns_pb2.FinishTurnRequest(run_id=row["id"], attempt=0, status="canceled")
-            try:
-                await self._sessions.call(self._turns.FinishTurn, end, retry=True)
-            except SeedError as e:
-                # The sweep of sessions asks for the run's status and settles the turn.
-                log.warning("turn not settled yet", run=row["id"], error=e.message)
-        self._publish(done)
-
-    def _publish(self, done: Canceled) -> None:
-        ids = [row["id"] for row in (*done.asked, *done.ended)]
-        if ids:
-            self._bus.publish(events.CANCEL, events_pb2.CancelHint(run_ids=ids).SerializeToString())
-        for row in done.ended:
-            if row["notify"]:
-                settled = events_pb2.TurnSettled(outcome=outcome_of(row))
-                self._bus.publish(row["notify"], settled.SerializeToString())
 
 
 def _only(caller: Caller, *services: str) -> None:

@@ -1,0 +1,134 @@
+"""What operators see and do: runs of all accounts, in pages; queueing a run again; depths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from libs.errors import Conflict, NotFound
+from libs.store import Database, Outbox, Row, Sql, sql
+from services.runs.store.queue import emit, lock_run
+from services.runs.store.tables import LIVE, TERMINAL, runs
+
+STATUSES = (*LIVE, *TERMINAL)
+
+r = runs.c
+
+
+def _p(name: str, kind: Any = sa.BigInteger) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, type_=kind)
+
+
+def _page(*, of_account: bool, statuses: Sequence[str] | None) -> Sql:
+    """A page of runs. `statuses`: those that may be asked for, said so that an index of them alone can serve."""
+    where: list[Any] = [sa.tuple_(r.created_at, r.id) < sa.tuple_(_p("before"), _p("before_id", sa.Text))]
+    if of_account:
+        where.append(r.account == _p("account", sa.Text))
+    if statuses is not None:
+        where += [
+            r.status.in_([sa.literal_column(f"'{status}'") for status in statuses]),
+            r.status == sa.any_(_p("statuses", ARRAY(sa.Text))),
+        ]
+    return sql(sa.select(runs).where(*where).order_by(r.created_at.desc(), r.id.desc()).limit(_p("limit", sa.Integer)))
+
+
+_NEWEST = ((1 << 63) - 1, "")
+_pages = {
+    (of_account, kind): _page(of_account=of_account, statuses=statuses)
+    for of_account in (False, True)
+    for kind, statuses in {"any": None, "live": LIVE, "some": STATUSES}.items()
+}
+_one = sql(sa.select(runs).where(r.id == _p("id", sa.Text)))
+_requeue = sql(
+    sa.update(runs)
+    .where(r.id == _p("id", sa.Text))
+    .values(
+        status="queued",
+        lease_until=None,
+        worker=None,
+        not_before=_p("now"),
+        updated_at=sa.func.greatest(r.updated_at, _p("now")),
+        version=r.version + 1,
+    )
+    .returning(runs)
+)
+_totals = sql(
+    sa.select(r.queue, r.status, sa.func.count().label("runs"), sa.func.min(r.created_at).label("oldest_created_at"))
+    .where(r.status.in_(LIVE))
+    .group_by(r.queue, r.status)
+    .order_by(r.queue, r.status)
+)
+_by_account = (
+    sa.select(
+        r.account,
+        r.queue,
+        r.status,
+        sa.func.count().label("runs"),
+        sa.func.min(r.created_at).label("oldest_created_at"),
+        sa.func.sum(sa.func.count().filter(r.status == "queued")).over(partition_by=r.account).label("queued"),
+    )
+    .where(r.status.in_(LIVE))
+    .group_by(r.account, r.queue, r.status)
+    .subquery("depths")
+)
+_ranked = sa.select(
+    _by_account, sa.func.dense_rank().over(order_by=(_by_account.c.queued.desc(), _by_account.c.account)).label("place")
+).subquery("ranked")
+_accounts = sql(
+    sa.select(_ranked)
+    .where(_ranked.c.place <= _p("accounts"))
+    .order_by(_ranked.c.place, _ranked.c.queue, _ranked.c.status)
+)
+
+
+class Operations:
+    """Runs of one database as operators see them. `now` gives Unix milliseconds."""
+
+    def __init__(self, db: Database, outbox: Outbox, now: Callable[[], int]) -> None:
+        self._db, self._outbox, self._now = db, outbox, now
+
+    async def page(
+        self, statuses: Sequence[str], account: str, before: tuple[int, str] | None, limit: int
+    ) -> list[Row]:
+        """Runs in these statuses (empty: any) of an account (empty: all), newest first, before (created_at, id)."""
+        kind = "any" if not statuses else "live" if set(statuses) <= set(LIVE) else "some"
+        at, run_id = before or _NEWEST
+        values: dict[str, Any] = {"before": at, "before_id": run_id, "limit": limit}
+        if account:
+            values["account"] = account
+        if statuses:
+            values["statuses"] = list(statuses)
+        return await self._db.fetch(_pages[bool(account), kind], **values)
+
+    async def get(self, run_id: str) -> Row:
+        """One run. Raises NotFound."""
+        row = await self._db.fetchrow(_one, id=run_id)
+        if row is None:
+            raise NotFound("Run not found")
+        return row
+
+    async def requeue(self, run_id: str) -> Row:
+        """Let a run be claimed now; a worker that holds it is fenced off.
+
+        Raises NotFound, and Conflict for a run that has ended or is parked.
+        """
+        async with self._outbox.transaction() as tx:
+            held = await lock_run(tx, run_id)
+            if held is None:
+                raise NotFound("Run not found")
+            if held["status"] in TERMINAL:
+                raise Conflict(f"Run has ended: {held['status']}")
+            if held["status"] == "waiting":
+                raise Conflict("Run waits for the runs that it delegated")
+            row = await tx.fetchrow(_requeue, id=run_id, now=self._now())
+            if row is None:
+                raise RuntimeError("a locked row cannot vanish")
+            emit(tx, [row])
+            return row
+
+    async def depths(self, accounts: int) -> tuple[list[Row], list[Row]]:
+        """Counts by queue and status, and by account for those `accounts` accounts that have the most queued runs."""
+        return await self._db.fetch(_totals), await self._db.fetch(_accounts, accounts=accounts)
