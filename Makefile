@@ -5,12 +5,14 @@ BIN    := $(VENV)/bin
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PROTOS := $(shell find proto -name '*.proto')
 PYTEST_ARGS ?=
+KILLS ?= 200
+SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint types arch proto settings-doc breaking bench clean
+.PHONY: help setup run demo test chaos lint types arch proto settings-doc authorization-doc breaking bench clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.stamp gen/.stamp ## Build .venv from the lock file and generate the gRPC stubs (every target does this by itself)
 
@@ -23,11 +25,15 @@ demo: setup ## A first conversation against a scripted model provider, token by 
 test: setup ## Run the tests (PYTEST_ARGS="tests/stack -k lock" to choose)
 	$(BIN)/pytest $(PYTEST_ARGS)
 
+chaos: setup ## Kill parts under load and check the history (KILLS=200, SEED= for one that was printed)
+	$(BIN)/python -m tests.chaos --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
 lint: setup arch ## Check style, formatting, the protos and who may import whom
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/buf lint
 	$(BIN)/python tools/settings_doc.py --check
+	$(BIN)/python tools/authorization_doc.py --check
 
 types: setup ## Check types
 	$(BIN)/pyright libs services
@@ -39,6 +45,9 @@ proto: gen/.stamp ## Generate gen/seed/<service>/v1 from proto/
 
 settings-doc: setup ## Write docs/settings.md from what the services declare
 	$(BIN)/python tools/settings_doc.py
+
+authorization-doc: setup ## Write docs/authorization.md from the table that the authorization test runs
+	$(BIN)/python tools/authorization_doc.py
 
 breaking: setup ## Compare the protos of this branch with those of main: no change may break a running peer
 	@tools/buf-breaking $(BIN)/buf

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import msgspec
@@ -146,19 +145,18 @@ async def _rest(stack: Stack, say: Callable[[str], None]) -> None:
     db = await asyncpg.connect(stack.stores.database_url)
     try:
         end = time.monotonic() + _REST_S
-        while time.monotonic() < end:
-            left = await db.fetchval(_LIVE) + sum((await _outboxes(db)).values())
-            if not left:
-                say("everything is at rest")
+        while left := await db.fetchval(_LIVE) + sum((await _outboxes(db)).values()):
+            if time.monotonic() > end:
+                say(f"not at rest after {_REST_S:.0f} s: {left} things are under way")
                 return
             await asyncio.sleep(0.2)
-        say(f"not at rest after {_REST_S:.0f} s: {left} things are under way")
+        say("everything is at rest")
     finally:
         await db.close()
 
 
-async def _outboxes(db: asyncpg.Connection[Any]) -> dict[str, int]:
-    return {service: await db.fetchval(f"select count(*) from {service}.outbox") for service in _SERVICES}
+async def _outboxes(db: asyncpg.Connection) -> dict[str, int]:
+    return {service: await db.fetchval(f"select count(*) from {service}.outbox") or 0 for service in _SERVICES}
 
 
 async def _gather(people: _People, model: Model) -> History:
