@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import grpc
 
 from libs import telemetry
-from libs.errors import SeedError, Unavailable
+from libs.errors import Unavailable
 from libs.rpc.errors import METADATA_BYTES, away, from_rpc_error
 from libs.rpc.server import MESSAGE_BYTES
 from libs.rpc.tokens import TokenSigner
@@ -28,12 +30,17 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.enable_retries", 0),
 ]
 
+_END: Any = grpc.aio.EOF  # pyright: ignore[reportAttributeAccessIssue]
+
 CALL_SECONDS = 15.0
 """Deadline of a call that names none."""
 
 
 class Peer:
-    """A channel to one service. `stub(Class)` gives the generated stub, `call` makes a call through it."""
+    """A channel to one service: `stub(Class)` gives the generated stub, through which a call is made.
+
+    `call` for a message each way, `send` for a stream of requests, `stream` for a stream of answers.
+    """
 
     def __init__(self, service: str, address: str, tokens: TokenSigner) -> None:
         self._service, self._tokens = service, tokens
@@ -60,6 +67,81 @@ class Peer:
         Raises the SeedError the service raised; Unavailable when it cannot be reached in time or this peer is closed,
         TooLarge when request or answer exceed MESSAGE_BYTES.
         """
+
+        async def attempt(**options: Any) -> Any:
+            return await method(request, **options)
+
+        return await self._tried(attempt, account, signer, timeout_s, retry)
+
+    async def send(
+        self,
+        method: Any,
+        requests: Iterable[Any] | AsyncIterable[Any],
+        *,
+        account: str = "",
+        signer: str = "",
+        timeout_s: float = CALL_SECONDS,
+    ) -> Any:
+        """Call a method that takes a stream of requests, once. The next request is taken when there is room for it.
+
+        The stream is cancelled when the service refuses it or this call is cancelled. Raises as `call` does.
+        """
+
+        async def attempt(**options: Any) -> Any:
+            running = method(requests, **options)
+            try:
+                return await running
+            finally:
+                running.cancel()
+
+        return await self._tried(attempt, account, signer, timeout_s, False)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: Any,
+        request: Any,
+        *,
+        account: str = "",
+        signer: str = "",
+        timeout_s: float = CALL_SECONDS,
+        retry: bool = False,
+    ) -> AsyncIterator[AsyncIterator[Any]]:
+        """Call a method that answers with a stream; gives its answers, and cancels it on leaving.
+
+        Entering waits for the first answer: until then `retry` and what is raised are as in `call`. `timeout_s` is the
+        deadline of the whole stream. A stream that breaks later raises the same errors from its iteration.
+        """
+
+        async def attempt(**options: Any) -> tuple[Any, Any]:
+            running = method(request, **options)
+            try:
+                return running, await running.read()
+            except BaseException:
+                running.cancel()
+                raise
+
+        running, first = await self._tried(attempt, account, signer, timeout_s, retry)
+        try:
+            yield self._answers(running, first)
+        finally:
+            # Left early, it would stay open until its deadline.
+            running.cancel()
+
+    async def _answers(self, running: Any, answer: Any) -> AsyncIterator[Any]:
+        while answer is not _END:
+            yield answer
+            with self._public_errors():
+                answer = await running.read()
+
+    async def _tried(
+        self,
+        attempt: Callable[..., Awaitable[Any]],
+        account: str,
+        signer: str,
+        timeout_s: float,
+        retry: bool,
+    ) -> Any:
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
         trace = telemetry.trace_id()
@@ -70,20 +152,27 @@ class Peer:
             if trace:
                 metadata.append(("x-trace", trace))
             try:
-                return await method(request, metadata=metadata, timeout=max(0.001, end - loop.time()))
-            except grpc.aio.AioRpcError as e:
-                error: SeedError = from_rpc_error(e, self._service)
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
+                with self._public_errors():
+                    return await attempt(metadata=metadata, timeout=max(0.001, end - loop.time()))
+            except Unavailable:
+                if not retry or loop.time() + pause >= end:
                     raise
-                raise away(self._service) from None  # nobody canceled us: the channel was closed meanwhile
-            except grpc.aio.UsageError:
-                raise away(self._service) from None
-            if not retry or not isinstance(error, Unavailable) or loop.time() + pause >= end:
-                raise error
             await asyncio.sleep(pause * (0.5 + random.random() / 2))
             pause = min(pause * 2, 1.0)
+
+    @contextmanager
+    def _public_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except grpc.aio.AioRpcError as e:
+            raise from_rpc_error(e, self._service) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise away(self._service) from None  # nobody canceled us: the channel was closed meanwhile
+        except grpc.aio.UsageError:
+            raise away(self._service) from None
 
     async def close(self) -> None:
         """Close the channel; running calls fail with Unavailable."""

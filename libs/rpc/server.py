@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -39,7 +40,19 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.so_reuseport", 0),
 ]
 
-Handler = Callable[[Any, Caller], Awaitable[Any]]
+# By whether requests and responses are streams.
+_HANDLERS = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, False): grpc.stream_unary_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+
+
+async def _write_all(answers: AsyncGenerator[Any, None], context: Any) -> None:
+    async with aclosing(answers):
+        async for answer in answers:
+            await context.write(answer)
 
 
 class RpcServer:
@@ -61,38 +74,36 @@ class RpcServer:
         return self._port
 
     def add(self, service: ServiceDescriptor, servicer: object) -> None:
-        """Serve `service` with `servicer`, whose methods take (request, caller) and return the response message."""
+        """Serve `service` with `servicer`: its methods take (request, caller) and return the response message.
+
+        A method whose requests are a stream takes an async iterator of them; one whose responses are a stream is an
+        async generator of them, closed when the caller leaves.
+        """
         handlers = {}
         for method in service.methods:
-            fn: Handler | None = getattr(servicer, method.name, None)
+            fn: Any = getattr(servicer, method.name, None)
             if fn is None:
                 continue
             request, response = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
-            handlers[method.name] = grpc.unary_unary_rpc_method_handler(
-                self._wrap(f"{service.name}.{method.name}", fn),
+            handler = _HANDLERS[method.client_streaming, method.server_streaming]
+            handlers[method.name] = handler(
+                self._wrap(f"{service.name}.{method.name}", fn, method.client_streaming, method.server_streaming),
                 request_deserializer=request.FromString,
                 response_serializer=response.SerializeToString,
             )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
         self._names.append(service.full_name)
 
-    def _wrap(self, name: str, fn: Handler) -> Callable[[Any, Any], Awaitable[Any]]:
-        verify = self._verifier.verify
+    def _wrap(self, name: str, fn: Any, takes_stream: bool, gives_stream: bool) -> Callable[[Any, Any], Awaitable[Any]]:
         ok, failed = telemetry.RPC_SECONDS.labels(name, "ok"), telemetry.RPC_SECONDS.labels(name, "error")
         fault, canceled = telemetry.RPC_SECONDS.labels(name, "fault"), telemetry.RPC_SECONDS.labels(name, "canceled")
 
+        # A stream of requests arrives as the iterator that is passed on.
         async def call(request: Any, context: Any) -> Any:
             started = time.perf_counter()
             try:
-                token = ""
-                for key, value in context.invocation_metadata():
-                    if key == "authorization":
-                        token = value
-                    elif key == "x-trace":
-                        telemetry.bind_trace(value)
-                if not token:
-                    raise Unauthenticated("Internal token is missing", code=INTERNAL_TOKEN)
-                answer = await fn(request, verify(token))
+                caller = self._caller(context)
+                answer = await (_write_all(fn(request, caller), context) if gives_stream else fn(request, caller))
                 ok.observe(time.perf_counter() - started)
                 return answer
             except SeedError as e:
@@ -105,10 +116,26 @@ class RpcServer:
                 fault.observe(time.perf_counter() - started)
                 log.error("call failed", method=name, error=type(e).__name__, exc_info=e)
                 error = Internal("Internal server error")
+            if takes_stream:
+                # grpc.aio replaces a refusal by INTERNAL while the caller is still writing (grpc/grpc#36066).
+                async for _ in request:
+                    pass
             context.set_trailing_metadata(((DETAILS_KEY, details_of(error)),))
             await context.abort(status_of(error), text_of(error))
 
         return call
+
+    def _caller(self, context: Any) -> Caller:
+        """Who calls, by the token. Binds the call's trace. Raises Unauthenticated."""
+        token = ""
+        for key, value in context.invocation_metadata():
+            if key == "authorization":
+                token = value
+            elif key == "x-trace":
+                telemetry.bind_trace(value)
+        if not token:
+            raise Unauthenticated("Internal token is missing", code=INTERNAL_TOKEN)
+        return self._verifier.verify(token)
 
     async def start(self) -> None:
         """Bind and serve. Raises RuntimeError when the address is taken."""

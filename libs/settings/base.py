@@ -44,6 +44,9 @@ class Settings(BaseSettings):
     runs_addr: str = Field(default="127.0.0.1:7103", description="host:port of runs (api role).")
 
     database_url: str = Field(default="", repr=False, description="PostgreSQL URL of the service's own role.")
+    blob_url: str = Field(
+        default="data/blobs", repr=False, description="Object store: a directory, or s3://bucket/prefix (AWS_* apply)."
+    )
     database_pool: int = Field(default=8, ge=1, le=200, description="Most database connections of this process.")
 
     @field_validator("log_level", mode="before")

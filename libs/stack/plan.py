@@ -61,6 +61,7 @@ def plan(
         env[PREFIX + "NATS_URL"] = stores.nats_url
         env[PREFIX + "REDIS_URL"] = stores.redis_url
         env[PREFIX + "DATA_DIR"] = str(data_dir)
+        env.setdefault(PREFIX + "BLOB_URL", str(data_dir / "blobs"))
         env.setdefault(PREFIX + "INTERNAL_KEY", keys.internal_key())
         env.setdefault(PREFIX + "ALLOW_PRIVATE_PROVIDERS", "true")
         # Fewer allocator arenas: a laptop's memory matters more than contention between few threads.

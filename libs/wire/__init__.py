@@ -4,7 +4,17 @@ Imports no other library of ours.
 """
 
 from .capability import Capability, sign_capability, verify_capability
-from .cbor import MAX_DEPTH, MAX_ITEMS, MAX_SAFE_INTEGER, DecodeError, EncodeError, canonical, decode, encode
+from .cbor import (
+    MAX_DEPTH,
+    MAX_ITEMS,
+    MAX_SAFE_INTEGER,
+    DecodeError,
+    EncodeError,
+    canonical,
+    decode,
+    encode,
+    encode_around,
+)
 from .cids import DAG_CBOR, DAG_PB, RAW, CidError, Link, check_cid, cid_bytes, cid_dag_cbor, cid_from_text, cid_text
 from .envelope import (
     DEFAULT_SKEW_MS,
@@ -58,6 +68,7 @@ __all__ = [
     "cid_text",
     "decode",
     "encode",
+    "encode_around",
     "is_account_id",
     "is_principal",
     "parse_principal",

@@ -4,8 +4,10 @@
 read, goes to the strict reader of `reader.py`, which settles what is accepted.
 """
 
+import os
 import re
 import struct
+from collections.abc import Mapping
 from typing import Any, Final
 
 import libipld
@@ -74,6 +76,13 @@ def encode(value: Any, *, max_depth: int = MAX_DEPTH) -> bytes:
     if len(body) - len(body.translate(None, _CONTAINER_HEADS)) > max_depth:
         _check_depth(value, max_depth)
     return body
+
+
+def encode_around(value: Mapping[str, Any], key: str, size: int) -> tuple[bytes, bytes]:
+    """Canonical DAG-CBOR of a map, before and after the bytes under `key`: `size` of them, which are not at hand."""
+    marker = os.urandom(16)
+    head, _, tail = encode({**value, key: marker}).partition(_head(0x40, len(marker)) + marker)
+    return head + _head(0x40, size), tail
 
 
 def canonical(value: Any, *, max_depth: int = MAX_DEPTH) -> Any:
@@ -204,4 +213,14 @@ def _head(major: int, argument: int) -> bytes:
     return bytes((major | 27,)) + argument.to_bytes(8, "big")
 
 
-__all__ = ["MAX_DEPTH", "MAX_ITEMS", "MAX_SAFE_INTEGER", "DecodeError", "EncodeError", "canonical", "decode", "encode"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_ITEMS",
+    "MAX_SAFE_INTEGER",
+    "DecodeError",
+    "EncodeError",
+    "canonical",
+    "decode",
+    "encode",
+    "encode_around",
+]

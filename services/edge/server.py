@@ -11,6 +11,7 @@ from aiohttp import web
 from libs import telemetry
 from libs.events import Bus, edge_subject
 from services.edge.api.agents import AgentActions
+from services.edge.api.attachments import AttachmentActions
 from services.edge.api.body import Bodies
 from services.edge.api.dispatch import Dispatcher
 from services.edge.api.http import Routes
@@ -56,14 +57,16 @@ class Edge:
         verifier = Verifier(self._peers, now_ms=now_ms, skew_ms=s.clock_skew_ms, max_depth=s.nesting_limit)
         self._notify = edge_subject(self.edge_id)
         messages = MessageActions(self._peers, self._news.waits, notify=self._notify, wait_s=s.message_wait_ms / 1000)
+        attachments = AttachmentActions(self._peers)
         areas = (
             AgentActions(self._peers).handlers(),
             SessionActions(self._peers).handlers(),
             SecretActions(self._peers).handlers(),
             RunActions(self._peers).handlers(),
             messages.handlers(),
+            attachments.handlers(),
         )
-        dispatcher = Dispatcher(verifier, self._window, areas)
+        dispatcher = Dispatcher(verifier, self._window, areas, attachments.streams())
         bodies = Bodies(limit=s.body_limit_bytes, budget=s.bodies_in_flight_bytes, timeout_s=s.body_timeout_ms / 1000)
         self._tasks = Tasks()
         self._hub = Hub(

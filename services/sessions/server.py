@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 
-from seed.sessions.v1 import access_pb2, agents_pb2, members_pb2, sessions_pb2, turns_pb2
+from seed.sessions.v1 import access_pb2, agents_pb2, attachments_pb2, members_pb2, sessions_pb2, turns_pb2
 
 from libs import telemetry
+from libs.blobs import Blobs
 from libs.errors import SeedError
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.store import Database, Outbox
 from services.sessions.api.access import AccessApi
 from services.sessions.api.agents import AgentsApi
+from services.sessions.api.attachments import AttachmentsApi
 from services.sessions.api.members import MembersApi
 from services.sessions.api.peers import References, Runs
 from services.sessions.api.sessions import SessionsApi
 from services.sessions.api.turns import TurnsApi
+from services.sessions.domain.attachments import Bounds
 from services.sessions.domain.turns import CANCELED, FAILED, SUCCEEDED, error_event
 from services.sessions.settings import SessionsSettings
 from services.sessions.store.access import AccessStore
 from services.sessions.store.agents import AgentStore
+from services.sessions.store.attachments import AttachmentStore
+from services.sessions.store.blobs import BlobStore
 from services.sessions.store.children import ChildStore
 from services.sessions.store.deletions import DeletionStore
 from services.sessions.store.ledger import step
@@ -32,6 +37,7 @@ from services.sessions.store.sessions import SessionStore
 from services.sessions.store.sweep import SweepStore
 from services.sessions.store.tables import outbox
 from services.sessions.store.turns import Ending, TurnStore
+from services.sessions.store.uploads import UploadStore
 
 log = telemetry.get_logger("sessions")
 
@@ -66,6 +72,16 @@ class Service:
         self._runs = Runs(self._runs_peer, deletions)
         self._left = SweepStore(self._db, now=_now, sweep_ms=sweep_ms)
 
+        bounds = Bounds(
+            attachment_bytes=settings.attachment_bytes,
+            attachments_per_session=settings.attachments_per_session,
+            uploads_per_account=settings.uploads_per_account,
+            upload_idle_ms=settings.upload_idle_ms,
+        )
+        self._blobs = BlobStore(self._db, Blobs(settings.blob_url), now=_now)
+        attachments = AttachmentStore(self._db, self._blobs, bounds, now=_now)
+        self._uploads = UploadStore(self._db, self._blobs, attachments, bounds, now=_now)
+
         self._server = RpcServer(TokenVerifier("sessions", key), host=settings.grpc_host, port=settings.grpc_port)
         agents = AgentStore(self._db, self._outbox, now=_now)
         members = MemberStore(self._db, self._outbox, now=_now)
@@ -78,6 +94,7 @@ class Service:
                 "SessionsService",
                 SessionsApi(access, sessions, messages, deletions, references, self._runs, _now),
             ),
+            (attachments_pb2, "AttachmentsService", AttachmentsApi(access, attachments, self._uploads, bounds)),
             (turns_pb2, "TurnsService", TurnsApi(self._turns, self._children, _now)),
         ):
             self._server.add(services.DESCRIPTOR.services_by_name[name], api)
@@ -120,6 +137,8 @@ class Service:
                 for turn in await self._left.turns():
                     await self._announce(turn)
                 await self._left.forget()
+                await self._uploads.expire()
+                await self._blobs.sweep()
             except SeedError as e:
                 log.warning("sweep waits", error=e.message)
             except Exception as e:  # the sweep must outlive any single failure

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from libs.blobs import location
+from libs.protocol import limits
 from libs.settings import Settings
 
 
@@ -13,3 +15,20 @@ class SessionsSettings(Settings):
     turn_sweep_ms: int = Field(
         default=2_000, ge=50, description="Age at which a turn that no worker has begun is announced to runs again."
     )
+    attachment_bytes: int = Field(
+        default=limits.ATTACHMENT_BYTES, ge=1, le=limits.GIB, description="Largest attachment of a session."
+    )
+    attachments_per_session: int = Field(
+        default=limits.ATTACHMENTS_PER_SESSION, ge=1, description="Attachments a session may have."
+    )
+    uploads_per_account: int = Field(
+        default=limits.UPLOADS_PER_ACCOUNT, ge=1, description="Uploads in chunks that an account may have open."
+    )
+    upload_idle_ms: int = Field(
+        default=limits.UPLOAD_IDLE_MS, ge=1_000, description="An upload that nobody touches for so long is discarded."
+    )
+
+    @field_validator("blob_url")
+    @classmethod
+    def _usable(cls, value: str) -> str:
+        return location(value)

@@ -38,8 +38,9 @@ def sessions_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[s
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def world(sessions_stores: dict[str, str]) -> AsyncIterator[World]:
+async def world(sessions_stores: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """The running service and what stands around it."""
+    blobs = tmp_path_factory.mktemp("sessions-blobs")
     neighbours = Neighbours(INTERNAL_KEY)
     await neighbours.start()
     secrets_port, runs_port = neighbours.ports
@@ -52,13 +53,14 @@ async def world(sessions_stores: dict[str, str]) -> AsyncIterator[World]:
             "SEED_AGENTS_SECRETS_ADDR": f"127.0.0.1:{secrets_port}",
             "SEED_AGENTS_RUNS_ADDR": f"127.0.0.1:{runs_port}",
             "SEED_AGENTS_TURN_SWEEP_MS": "200",
+            "SEED_AGENTS_BLOB_URL": str(blobs),
         },
     )
     service = Service(settings)
     await service.start()
     bus = Bus(sessions_stores["nats"], "tests")
     await bus.start()
-    world = World(service.port, bus, neighbours.providers, neighbours.runs, sessions_stores["database"])
+    world = World(service.port, bus, neighbours.providers, neighbours.runs, sessions_stores["database"], blobs)
     try:
         yield world
     finally:

@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -17,6 +18,8 @@ from seed.sessions.v1 import (
     access_pb2_grpc,
     agents_pb2,
     agents_pb2_grpc,
+    attachments_pb2,
+    attachments_pb2_grpc,
     members_pb2,
     members_pb2_grpc,
     sessions_pb2,
@@ -37,6 +40,7 @@ NIL = "00000000-0000-4000-8000-000000000000"
 _SERVICES = (
     (access_pb2, access_pb2_grpc.AccessServiceStub),
     (agents_pb2, agents_pb2_grpc.AgentsServiceStub),
+    (attachments_pb2, attachments_pb2_grpc.AttachmentsServiceStub),
     (members_pb2, members_pb2_grpc.MembersServiceStub),
     (sessions_pb2, sessions_pb2_grpc.SessionsServiceStub),
     (turns_pb2, turns_pb2_grpc.TurnsServiceStub),
@@ -80,6 +84,16 @@ class Client:
     async def __call__(self, method: str, /, **fields: Any) -> Any:
         call, request = self._methods[method]
         return await self._peer.call(call, request(**fields), account=self.id, signer=self.id)
+
+    async def send(self, method: str, requests: Iterable[Any]) -> Any:
+        """Call a method that takes a stream of requests."""
+        call, _ = self._methods[method]
+        return await self._peer.send(call, requests, account=self.id, signer=self.id)
+
+    def stream(self, method: str, **fields: Any) -> Any:
+        """Call a method that answers with a stream; a context manager that gives it."""
+        call, request = self._methods[method]
+        return self._peer.stream(call, request(**fields), account=self.id, signer=self.id)
 
     async def fails(self, status: int, text: str, method: str, /, **fields: Any) -> None:
         """The call must fail so."""
@@ -145,9 +159,17 @@ class Ears:
 class World:
     """The running service, its neighbours, and fresh accounts."""
 
-    def __init__(self, port: int, bus: Bus, providers: FakeProviders, runs: FakeRunsService, database_url: str) -> None:
+    def __init__(
+        self,
+        port: int,
+        bus: Bus,
+        providers: FakeProviders,
+        runs: FakeRunsService,
+        database_url: str,
+        blobs: Path,
+    ) -> None:
         self._port, self._bus, self.providers, self.runs = port, bus, providers, runs
-        self.database_url = database_url
+        self.database_url, self.blobs = database_url, blobs
         self._clients: list[Client] = []
         self.runner = self.client("runs-worker")
 

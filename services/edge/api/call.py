@@ -5,8 +5,10 @@ What the client sent with the wrong type goes on as an empty text: the owner's r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from libs.protocol import Wire, json_bytes, optional_text_argument, text_argument
 from libs.protocol.limits import clamped_limit
@@ -15,6 +17,8 @@ from libs.wire import Envelope, encode
 from services.edge.domain.seq import after_seq
 
 READ_SECONDS = 10.0
+STREAM_SECONDS = 600.0
+"""What a client may take to receive an answer that is streamed."""
 
 
 class Call:
@@ -67,6 +71,29 @@ class Call:
         """Call something that changes something, once."""
         return await peer.call(method, request, account=self.account, signer=self.signer, timeout_s=timeout_s)
 
+    async def send(self, peer: Peer, method: Any, requests: Iterable[Any], *, timeout_s: float) -> Any:
+        """Call something that changes something with a stream of requests, once, as `write` does."""
+        return await peer.send(method, requests, account=self.account, signer=self.signer, timeout_s=timeout_s)
+
+    def stream(self, peer: Peer, method: Any, request: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """Call something that changes nothing and answers with a stream."""
+        return peer.stream(
+            method, request, account=self.account, signer=self.signer, timeout_s=STREAM_SECONDS, retry=True
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An encoded answer that is not held: `size` bytes, in `pieces` as they come. `close` it in any case."""
+
+    size: int
+    pieces: AsyncIterator[bytes]
+    close: Callable[[], Awaitable[None]]
+    status: ClassVar[int] = 200
+
 
 Handler = Callable[[Call], Awaitable[Wire]]
 """Serves one action: the answer's struct, or a SeedError raised."""
+
+StreamHandler = Callable[[Call], Awaitable[Streamed]]
+"""Serves one action that changes nothing: the answer as it comes, or a SeedError raised."""

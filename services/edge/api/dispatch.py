@@ -14,7 +14,7 @@ from libs.errors import Internal, Invalid, SeedError
 from libs.protocol import ACTIONS, MUTATING, Error, encode_response
 from libs.wire import Envelope
 from services.edge import metrics
-from services.edge.api.call import Call, Handler
+from services.edge.api.call import Call, Handler, Streamed, StreamHandler
 from services.edge.api.verify import Verifier
 from services.edge.domain.replay import Answer, ReplayWindow
 
@@ -33,16 +33,22 @@ def error_answer(error: SeedError) -> Answer:
 
 
 class Dispatcher:
-    """Answers action requests with the handlers of all areas."""
+    """Answers action requests with the handlers of all areas. `streams` serve reads whose answers are not held."""
 
-    def __init__(self, verifier: Verifier, window: ReplayWindow, areas: Iterable[Mapping[str, Handler]]) -> None:
-        self._verifier, self._window = verifier, window
+    def __init__(
+        self,
+        verifier: Verifier,
+        window: ReplayWindow,
+        areas: Iterable[Mapping[str, Handler]],
+        streams: Mapping[str, StreamHandler],
+    ) -> None:
+        self._verifier, self._window, self._streams = verifier, window, streams
         self._handlers: dict[str, Handler] = {}
         for area in areas:
             self._handlers.update(area)
         self._counters: dict[tuple[str, int], Any] = {}
 
-    async def answer(self, body: bytes) -> Answer:
+    async def answer(self, body: bytes) -> Answer | Streamed:
         """The answer to a request body. Never raises a SeedError; what else is raised is a fault of ours."""
         started = time.perf_counter()
         telemetry.new_trace()
@@ -60,8 +66,10 @@ class Dispatcher:
         metrics.ACTION_SECONDS.observe(time.perf_counter() - started)
         return answer
 
-    async def _dispatch(self, envelope: Envelope) -> Answer:
+    async def _dispatch(self, envelope: Envelope) -> Answer | Streamed:
         name = envelope.name
+        if (stream := self._streams.get(name)) is not None:
+            return await stream(Call(envelope))
         handler = self._handlers.get(name)
         if handler is None:
             if name == SUBSCRIBE:

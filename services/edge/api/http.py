@@ -8,9 +8,10 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from libs import telemetry
-from libs.errors import SeedError
+from libs.errors import Internal, SeedError
 from libs.protocol import PROTOCOL_VERSION
 from services.edge.api.body import Bodies
+from services.edge.api.call import Streamed
 from services.edge.api.dispatch import Dispatcher, error_answer
 from services.edge.api.info import Info
 from services.edge.domain.replay import Answer
@@ -81,7 +82,7 @@ class Routes:
                 return web.Response(body=self._info.version(), headers=_JSON)
         return text_response(404, "Not Found")
 
-    async def _message(self, request: web.BaseRequest) -> web.Response:
+    async def _message(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             declared = request.headers.get(hdrs.CONTENT_TYPE, "")
             if declared.partition(";")[0].strip().lower() != "application/cbor":
@@ -93,9 +94,31 @@ class Routes:
             response.force_close()
             return response
         try:
-            return self._response(await self._dispatcher.answer(body))
+            answer = await self._dispatcher.answer(body)
         finally:
             self._bodies.give_back(held)
+        return await self._stream(request, answer) if isinstance(answer, Streamed) else self._response(answer)
+
+    async def _stream(self, request: web.BaseRequest, answer: Streamed) -> web.StreamResponse:
+        response = web.StreamResponse(headers=self._cbor)
+        response.content_length = answer.size
+        left = answer.size
+        try:
+            await response.prepare(request)
+            async for piece in answer.pieces:
+                left -= len(piece)
+                await response.write(piece)
+            if left:
+                raise Internal("The answer is not as long as announced")
+            await response.write_eof()
+        except SeedError as e:
+            # The status is out: all that can still be told is that the answer is not whole.
+            log.error("answer broken off", error=e.message)
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            await answer.close()
+        return response
 
     def _response(self, answer: Answer) -> web.Response:
         headers = self._cbor

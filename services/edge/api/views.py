@@ -9,13 +9,13 @@ import msgspec
 from msgspec import UNSET
 from seed.runs.v1 import runs_pb2
 from seed.secrets.v1 import secrets_pb2
-from seed.sessions.v1 import members_pb2, types_pb2
+from seed.sessions.v1 import attachments_pb2, members_pb2, types_pb2
 
 from libs.protocol.agents import AgentCollaboratorInfo, AgentInfo, AgentInviteInfo
 from libs.protocol.responses import ProviderOAuthStatusResponse
 from libs.protocol.runs import RunInfo, RunJournalEntryInfo
 from libs.protocol.secrets import ProviderModelInfo, RedactedModelProvider, RedactedSecret, SigningIdentity
-from libs.protocol.sessions import SessionEvent, SessionInfo
+from libs.protocol.sessions import SessionAttachmentInfo, SessionEvent, SessionInfo
 from libs.wire import decode
 
 Embed = Callable[[bytes], Any]
@@ -71,6 +71,18 @@ def session(s: types_pb2.Session, embed: Embed = DECODED) -> SessionInfo:
 def session_event(e: types_pb2.SessionEvent) -> SessionEvent:
     """A session event with its payload decoded."""
     return SessionEvent(id=e.id, session_id=e.session_id, seq=e.seq, event=DECODED(e.payload), created_at=e.created_at)
+
+
+def attachment(a: attachments_pb2.Attachment) -> SessionAttachmentInfo:
+    """An attachment of a session."""
+    return SessionAttachmentInfo(
+        id=a.id,
+        session_id=a.session_id,
+        name=a.name,
+        mime_type=_optional(a, "mime_type"),
+        size=a.size,
+        created_at=a.created_at,
+    )
 
 
 def run(r: runs_pb2.Run, embed: Embed = DECODED, *, children: bool = True) -> RunInfo:

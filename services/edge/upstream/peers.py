@@ -6,7 +6,13 @@ from typing import Any
 
 from seed.runs.v1 import runs_pb2_grpc
 from seed.secrets.v1 import secrets_pb2_grpc
-from seed.sessions.v1 import access_pb2_grpc, agents_pb2_grpc, members_pb2_grpc, sessions_pb2_grpc
+from seed.sessions.v1 import (
+    access_pb2_grpc,
+    agents_pb2_grpc,
+    attachments_pb2_grpc,
+    members_pb2_grpc,
+    sessions_pb2_grpc,
+)
 
 from libs.rpc import Peer, TokenSigner
 
@@ -27,6 +33,7 @@ class Peers:
 
         self.access_stub: Any = self.sessions.stub(access_pb2_grpc.AccessServiceStub)
         self.agents_stub: Any = self.sessions.stub(agents_pb2_grpc.AgentsServiceStub)
+        self.attachments_stub: Any = self.sessions.stub(attachments_pb2_grpc.AttachmentsServiceStub)
         self.members_stub: Any = self.sessions.stub(members_pb2_grpc.MembersServiceStub)
         self.sessions_stub: Any = self.sessions.stub(sessions_pb2_grpc.SessionsServiceStub)
         self.runs_stub: Any = self.runs.stub(runs_pb2_grpc.RunsServiceStub)

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.errors import NotFound
 from libs.store import Database, Outbox, Sql, Tx, sql
-from services.sessions.store import changes
+from services.sessions.store import blobs, changes, uploads
 from services.sessions.store.rows import NO_CHILDREN, NOW, SESSION, number, param, session_of, text, touched
 from services.sessions.store.tables import (
     agent_members,
@@ -64,7 +64,9 @@ _gone_turns = sql(
 )  # fmt: skip
 _done_turns = sql(sa.delete(session_turns).where(_t.session_id == sa.any_(_IDS), _t.state == "done"))
 _events = sql(sa.delete(session_events).where(session_events.c.session_id == sa.any_(_IDS)))
-_attachments = sql(sa.delete(attachments).where(attachments.c.session_id == sa.any_(_IDS)))
+_attachments = sql(
+    sa.delete(attachments).where(attachments.c.session_id == sa.any_(_IDS)).returning(attachments.c.blob)
+)
 _sessions = sql(sa.delete(sessions).where(_s.id == sa.any_(_IDS)).returning(*_s, NO_CHILDREN))
 _hold_agent = sql(sa.select(_a.id).where(_a.id == text("id")).with_for_update())
 _members = sql(sa.delete(agent_members).where(_m.agent_id == text("id")).returning(_m.account, _m.status))
@@ -136,7 +138,8 @@ class DeletionStore:
         for row in await tx.fetch(_orphans, ids=list(ids), now=now):
             changes.session(tx, session_of(row))
         await tx.execute(_events, ids=list(ids))
-        await tx.execute(_attachments, ids=list(ids))
+        await uploads.discard_of(tx, ids)
+        await blobs.release(tx, [row["blob"] for row in await tx.fetch(_attachments, ids=list(ids))])
         deleted = await tx.fetch(_sessions, ids=list(ids))
         # After the sessions: their locks are ours, so no turn begins or ends meanwhile.
         await tx.execute(_gone_turns, ids=list(ids), noun=noun, now=now)

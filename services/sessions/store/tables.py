@@ -161,7 +161,47 @@ attachments = sa.Table(
     sa.Column("mime_type", sa.Text, nullable=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     _ms("created_at"),
+    # Key of the object that holds the bytes
+    _text("blob"),
 )
+
+uploads = sa.Table(
+    "uploads",
+    metadata,
+    _id("id", key=True),
+    _id("session_id", sa.ForeignKey("sessions.id")),
+    # Whose open uploads it counts among: the owner of the agent.
+    _id("account"),
+    _text("name"),
+    sa.Column("mime_type", sa.Text, nullable=True),
+    # Declared bytes, and those that have come
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("received", sa.BigInteger, nullable=False, server_default="0"),
+    _ms("created_at"),
+    _ms("updated_at"),
+)
+sa.Index("uploads_by_account", uploads.c.account, uploads.c.updated_at)
+sa.Index("uploads_by_session", uploads.c.session_id)
+sa.Index("uploads_due", uploads.c.updated_at)
+
+upload_chunks = sa.Table(
+    "upload_chunks",
+    metadata,
+    _id("upload_id", sa.ForeignKey("uploads.id"), key=True),
+    sa.Column("offset", sa.BigInteger, primary_key=True, autoincrement=False),
+    _text("blob"),
+)
+
+loose_blobs = sa.Table(
+    "loose_blobs",
+    metadata,
+    # Key of an object that nothing owns: not yet, or not any more.
+    _id("key", key=True),
+    # The sweep deletes it then; once it is taken it gets no owner.
+    _ms("due_at"),
+    sa.Column("taken", sa.Boolean, nullable=False, server_default=sa.false()),
+)
+sa.Index("loose_blobs_due", loose_blobs.c.due_at)
 
 idempotency = sa.Table(
     "idempotency",
@@ -189,3 +229,4 @@ deletions = sa.Table(
 sa.Index("deletions_due", deletions.c.next_at)
 
 outbox = outbox_table(metadata)
+
