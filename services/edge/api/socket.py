@@ -95,6 +95,9 @@ class LiveSocket:
             self._writing = True
             try:
                 while batch := self._queue.pop(_BATCH_BYTES):
+                    # A transport that was closed while it drained takes nothing any more, and says so with a fault.
+                    if self._transport.is_closing():
+                        raise ConnectionResetError
                     self._transport.write(batch)
                     self._room.set()
                     await self._drain()
