@@ -116,6 +116,18 @@ async def test_a_repeat_after_the_turn_gets_its_outcome(world: World) -> None:
     assert len(await c.events(session_id)) == 4
 
 
+async def test_a_repeat_of_a_message_whose_queued_turn_failed_is_answered_as_the_first(world: World) -> None:
+    c, session_id = await conversation(world)
+    turn = (await c.say(session_id, client_message_id="m")).turn
+    queued = (await c.say(session_id, client_message_id="q")).turn
+    await world.answer(turn)
+    await world.begin(queued.run_id)
+    await world.finish(queued.run_id, status="failed", error_message="away", error_status=502)
+    again = await c.say(session_id, client_message_id="q")
+    assert not again.HasField("turn"), "it was told that the message stands: nothing is run for it once more"
+    assert (again.outcome.assistant_event_id, again.outcome.error_message, again.outcome.error_status) == ("", "", 0)
+
+
 async def test_one_signature_is_one_message(world: World) -> None:
     c, session_id = await conversation(world)
     first = await c.say(session_id, signature_hash=b"\x01" * 32)

@@ -200,13 +200,13 @@ class MessageStore:
 
     async def _repeat(self, session_id: str, message: Message) -> Answer:
         turn = await self._first(self._db, message)
-        if turn["state"] == "live" or turn["status"] != FAILED:
+        if _has_answer(turn):
             return _settled(turn)
         # Only successes are stored (envelope.md, section 7): a failed turn is run again, on the message that stands.
         async with self._outbox.transaction() as tx:
             session = await self._locked(tx, session_id)
             turn = await self._first(tx, message)
-            if turn["state"] == "live" or turn["status"] != FAILED:
+            if _has_answer(turn):
                 return _settled(turn)
             if session["live_turns"]:
                 return Answer(outcome=pb.TurnOutcome(run_id=turn["run_id"], status="waiting"))
@@ -251,13 +251,19 @@ class MessageStore:
             changes.session(tx, session)
 
 
+def _has_answer(turn: Row) -> bool:
+    """Whether a repeat gets what the first request got or still waits for: all but the failure of a turn."""
+    return turn["state"] == "live" or turn["status"] != FAILED or turn["queued_behind"]
+
+
 def _settled(turn: Row) -> Answer:
     if turn["state"] == "live":
         return Answer(start=start_of(turn))
     outcome = outcome_of(turn)
     if turn["queued_behind"]:
-        # Its first answer did not wait for the turn, so it named no event; a repeat says the same.
-        outcome.assistant_event_id = ""
+        # Its first answer did not wait for the turn: it named no event and told no failure. A repeat says the same.
+        status = "waiting" if outcome.status == FAILED else outcome.status
+        outcome = pb.TurnOutcome(run_id=outcome.run_id, status=status)
     return Answer(outcome=outcome)
 
 
