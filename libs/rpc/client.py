@@ -60,8 +60,11 @@ class Peer:
         signer: str = "",
         timeout_s: float = CALL_SECONDS,
         retry: bool = False,
+        signature: str = "",
     ) -> Any:
         """Call `method` (an attribute of a stub) for `account` and `signer`.
+
+        `signature` (libs.signatures.header) is given when a signed action that changes something causes the call.
 
         `retry` says that the call is idempotent: it is tried again while the service is away, until `timeout_s`.
         Raises the SeedError the service raised; Unavailable when it cannot be reached in time or this peer is closed,
@@ -71,7 +74,7 @@ class Peer:
         async def attempt(**options: Any) -> Any:
             return await method(request, **options)
 
-        return await self._tried(attempt, account, signer, timeout_s, retry)
+        return await self._tried(attempt, account, signer, timeout_s, retry, signature)
 
     async def send(
         self,
@@ -81,6 +84,7 @@ class Peer:
         account: str = "",
         signer: str = "",
         timeout_s: float = CALL_SECONDS,
+        signature: str = "",
     ) -> Any:
         """Call a method that takes a stream of requests, once. The next request is taken when there is room for it.
 
@@ -94,7 +98,7 @@ class Peer:
             finally:
                 running.cancel()
 
-        return await self._tried(attempt, account, signer, timeout_s, False)
+        return await self._tried(attempt, account, signer, timeout_s, False, signature)
 
     @asynccontextmanager
     async def stream(
@@ -141,6 +145,7 @@ class Peer:
         signer: str,
         timeout_s: float,
         retry: bool,
+        signature: str = "",
     ) -> Any:
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
@@ -151,6 +156,8 @@ class Peer:
             metadata = [("authorization", self._tokens.token(self._service, account, signer))]
             if trace:
                 metadata.append(("x-trace", trace))
+            if signature:
+                metadata.append(("x-signature", signature))
             try:
                 with self._public_errors():
                     return await attempt(metadata=metadata, timeout=max(0.001, end - loop.time()))

@@ -16,7 +16,7 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH
 from grpc_health.v1.health import aio as aio_health  # pyright: ignore[reportAttributeAccessIssue]
 from grpc_reflection.v1alpha import reflection
 
-from libs import telemetry
+from libs import signatures, telemetry
 from libs.errors import Internal, SeedError, Unauthenticated
 from libs.rpc.errors import DETAILS_KEY, INTERNAL_TOKEN, METADATA_BYTES, details_of, status_of, text_of
 from libs.rpc.tokens import Caller, TokenVerifier
@@ -126,16 +126,21 @@ class RpcServer:
         return call
 
     def _caller(self, context: Any) -> Caller:
-        """Who calls, by the token. Binds the call's trace. Raises Unauthenticated."""
-        token = ""
+        """Who calls, by the token. Binds the call's trace, and the signature behind it. Raises Unauthenticated."""
+        token = signature = ""
         for key, value in context.invocation_metadata():
             if key == "authorization":
                 token = value
             elif key == "x-trace":
                 telemetry.bind_trace(value)
+            elif key == "x-signature":
+                signature = value
         if not token:
             raise Unauthenticated("Internal token is missing", code=INTERNAL_TOKEN)
-        return self._verifier.verify(token)
+        caller = self._verifier.verify(token)
+        if signature:
+            signatures.bind(signature, caller.account)
+        return caller
 
     async def start(self) -> None:
         """Bind and serve. Raises RuntimeError when the address is taken."""

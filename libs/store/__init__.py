@@ -6,6 +6,19 @@ times what the statement itself does. A commit is the only acknowledgement there
 
 from libs.store.database import Database, Reader, Row, Tx
 from libs.store.outbox import Outbox, outbox_table
+from libs.store.signatures import AcceptedSignatures, accepted_signatures_table
 from libs.store.sql import Sql, relaxed, sql
 
-__all__ = ["Database", "Outbox", "Reader", "Row", "Sql", "Tx", "outbox_table", "relaxed", "sql"]
+__all__ = [
+    "AcceptedSignatures",
+    "Database",
+    "Outbox",
+    "Reader",
+    "Row",
+    "Sql",
+    "Tx",
+    "accepted_signatures_table",
+    "outbox_table",
+    "relaxed",
+    "sql",
+]

@@ -11,6 +11,7 @@ import asyncpg
 
 from libs.errors import Unavailable
 from libs.store.pool import Pool
+from libs.store.signatures import AcceptedSignatures
 from libs.store.sql import Sql
 
 Row = asyncpg.Record
@@ -80,11 +81,14 @@ class Tx:
 class Database:
     """A pool of connections to one schema. Raises Unavailable (503) while the server is away, too slow, or all in use.
 
-    `size` is the most connections, `wait_s` the seconds to wait for one of them.
+    `size` is the most connections, `wait_s` the seconds to wait for one of them. With `accepted`, a transaction of a
+    signed call (libs.signatures) records its signature, and raises Conflict when that has acted before.
     """
 
-    def __init__(self, url: str, *, size: int, wait_s: float = 10.0) -> None:
-        self._url, self._wait = url, wait_s
+    def __init__(
+        self, url: str, *, size: int, wait_s: float = 10.0, accepted: AcceptedSignatures | None = None
+    ) -> None:
+        self._url, self._wait, self.accepted = url, wait_s, accepted
         self._pool = Pool(self._connect, size)
 
     async def _connect(self) -> Any:
@@ -144,12 +148,20 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """A read-committed transaction without an outbox; committed on leaving, rolled back on an error."""
-        async with self.connection() as conn:
-            async with conn.transaction():
-                tx = Tx(conn)
-                yield tx
-                if tx.emitted:
-                    raise RuntimeError("emit() needs Outbox.transaction()")
+        call = None
+        try:
+            async with self.connection() as conn:
+                async with conn.transaction():
+                    tx = Tx(conn)
+                    yield tx
+                    if tx.emitted:
+                        raise RuntimeError("emit() needs Outbox.transaction()")
+                    if self.accepted is not None and (call := self.accepted.take()) is not None:
+                        await self.accepted.record(tx, call)
+        except BaseException:
+            if call is not None:
+                call.recorded = False
+            raise
 
     async def fetch(self, statement: Sql, **values: Any) -> list[Row]:
         """All rows of a statement run on its own."""

@@ -18,7 +18,9 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from libs import telemetry
 from libs.errors import SeedError
-from libs.store.database import Database, Tx
+from libs.signatures import SignedCall
+from libs.store.database import Database, Row, Tx
+from libs.store.signatures import repeated
 from libs.store.sql import sql
 
 log = telemetry.get_logger("outbox")
@@ -28,6 +30,7 @@ SWEEP_AFTER_MS = 2_000
 _SWEEP_EVERY_S = 1.0
 _DELETE_EVERY_S = 0.25
 _SWEEP_ROWS = 100
+_PURGE_EVERY_S = 20.0
 
 Publish = Callable[[str, bytes], bool]
 """Hands a message to the bus; False when it is not connected."""
@@ -58,14 +61,16 @@ class Outbox:
             .table_valued("subject", "body")
             .render_derived(name="emitted")
         )
-        self._insert = sql(
-            table.insert()
-            .from_select(
-                ["subject", "body", "created_at"],
-                sa.select(rows.c.subject, rows.c.body, sa.bindparam("at", type_=sa.BigInteger)),
-            )
-            .returning(table.c.id)
+        insert = table.insert().from_select(
+            ["subject", "body", "created_at"],
+            sa.select(rows.c.subject, rows.c.body, sa.bindparam("at", type_=sa.BigInteger)),
         )
+        self._insert = sql(insert.returning(table.c.id))
+        if db.accepted is not None:
+            # One statement for both: a round trip is most of what either costs.
+            taken = db.accepted.insert.cte("taken")
+            is_new = sa.exists(sa.select(taken.c.signature_hash)).label("is_new")
+            self._insert_signed = sql(insert.add_cte(taken).returning(table.c.id, is_new))
         self._delete = sql(table.delete().where(table.c.id == sa.any_(sa.bindparam("ids", type_=ARRAY(sa.BigInteger)))))
         self._left = sql(
             sa.select(table.c.id, table.c.subject, table.c.body)
@@ -78,18 +83,41 @@ class Outbox:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """A transaction; on leaving, its messages are stored, it commits, and they are published."""
-        async with self._db.connection() as conn:
-            async with conn.transaction():
-                tx = Tx(conn)
-                yield tx
-                ids: list[int] = []
-                if tx.emitted:
-                    subjects, bodies = [s for s, _ in tx.emitted], [b for _, b in tx.emitted]
-                    at = int(self._now() * 1000)
-                    ids = [r[0] for r in await tx.fetch(self._insert, subjects=subjects, bodies=bodies, at=at)]
+        accepted, call = self._db.accepted, None
+        try:
+            async with self._db.connection() as conn:
+                async with conn.transaction():
+                    tx = Tx(conn)
+                    yield tx
+                    if accepted is not None:
+                        call = accepted.take()
+                    ids = [row[0] for row in await self._store(tx, call)]
+        except BaseException:
+            if call is not None:
+                call.recorded = False
+            raise
         for (subject, body), row in zip(tx.emitted, ids, strict=True):
             if self._publish(subject, body):
                 self._done.append(row)
+
+    async def _store(self, tx: Tx, call: SignedCall | None) -> list[Row]:
+        """Keep what is emitted and, with it, the signature of the call. Raises Conflict when that has acted before."""
+        accepted = self._db.accepted
+        if not tx.emitted:
+            if accepted is not None and call is not None:
+                await accepted.record(tx, call)
+            return []
+        values = {
+            "subjects": [s for s, _ in tx.emitted],
+            "bodies": [b for _, b in tx.emitted],
+            "at": int(self._now() * 1000),
+        }
+        if accepted is None or call is None:
+            return await tx.fetch(self._insert, **values)
+        rows = await tx.fetch(self._insert_signed, **values, **accepted.values(call))
+        if not rows[0]["is_new"]:
+            raise repeated()
+        return rows
 
     def tell(self, messages: Iterable[tuple[str, bytes]]) -> None:
         """Publish news of what has committed, without a row: for changes that another event follows in any case."""
@@ -97,8 +125,11 @@ class Outbox:
             self._publish(subject, body)
 
     async def run(self) -> None:
-        """Delete published rows and publish left-behind ones until canceled. Belongs into the service's task group."""
-        swept = 0.0
+        """Delete published rows and publish left-behind ones until canceled. Belongs into the service's task group.
+
+        Signatures that have expired go too.
+        """
+        swept = purged = 0.0
         while True:
             await asyncio.sleep(_DELETE_EVERY_S)
             try:
@@ -106,6 +137,9 @@ class Outbox:
                 if self._now() - swept >= _SWEEP_EVERY_S:
                     swept = self._now()
                     await self._sweep()
+                if self._db.accepted is not None and self._now() - purged >= _PURGE_EVERY_S:
+                    purged = self._now()
+                    await self._db.accepted.purge(self._db, int(purged * 1000))
             except SeedError as e:
                 log.warning("outbox waits", error=e.message)
             except Exception as e:  # the sweep must outlive any single failure

@@ -15,15 +15,16 @@ from seed.runs.v1 import admin_pb2, runs_pb2
 from libs import telemetry
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
-from libs.store import Database, Outbox, Row
+from libs.store import AcceptedSignatures, Database, Outbox, Row
 from services.runs.api.admin import RunsAdminApi
 from services.runs.api.cancels import Cancels
 from services.runs.api.runs import RunsApi
 from services.runs.domain.waiting import Limits
 from services.runs.settings import RunsSettings, WorkerSettings
-from services.runs.store.family import Family
 from services.runs.store.admin import Operations
+from services.runs.store.family import Family
 from services.runs.store.queue import Queue
+from services.runs.store.tables import accepted_signatures
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
 from services.runs.store.workers import Workers
@@ -49,7 +50,8 @@ class Base:
     @classmethod
     async def open(cls, settings: RunsSettings, name: str) -> Base:
         """Connect to the stores and start the outbox."""
-        db = Database(settings.database_url, size=settings.database_pool)
+        accepted = AcceptedSignatures(accepted_signatures)
+        db = Database(settings.database_url, size=settings.database_pool, accepted=accepted)
         bus = Bus(settings.nats_url, name)
         await asyncio.gather(db.open(), bus.start())
         outbox = Outbox(db, outbox_rows, bus.publish)

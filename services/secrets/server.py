@@ -14,7 +14,7 @@ from libs.egress import EgressPolicy
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.settings import SettingsError
-from libs.store import Database, Outbox
+from libs.store import AcceptedSignatures, Database, Outbox
 from libs.store.audit import Audit
 from services.secrets.api.access import AgentAccess
 from services.secrets.api.admin import AdminServicer
@@ -40,6 +40,7 @@ from services.secrets.store.identities import IdentityRows
 from services.secrets.store.logins import LoginRows
 from services.secrets.store.providers import ProviderRows
 from services.secrets.store.secrets import SecretRows
+from services.secrets.store.tables import accepted_signatures
 from services.secrets.store.tables import audit as audit_rows
 from services.secrets.store.tables import outbox as outbox_rows
 
@@ -55,7 +56,8 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
         raise SystemExit(2) from None
     now = time.time
 
-    db = Database(settings.database_url, size=settings.database_pool)
+    accepted = AcceptedSignatures(accepted_signatures)
+    db = Database(settings.database_url, size=settings.database_pool, accepted=accepted)
     bus = Bus(settings.nats_url, "secrets")
     outbox = Outbox(db, outbox_rows, bus.publish, now)
     sessions = Peer("sessions", settings.sessions_addr, TokenSigner("secrets", settings.internal_key))

@@ -12,7 +12,7 @@ from libs.blobs import Blobs
 from libs.errors import SeedError
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
-from libs.store import Database, Outbox
+from libs.store import AcceptedSignatures, Database, Outbox
 from services.sessions.api.access import AccessApi
 from services.sessions.api.agents import AgentsApi
 from services.sessions.api.attachments import AttachmentsApi
@@ -35,7 +35,7 @@ from services.sessions.store.messages import MessageStore
 from services.sessions.store.rows import Row, start_of
 from services.sessions.store.sessions import SessionStore
 from services.sessions.store.sweep import SweepStore
-from services.sessions.store.tables import outbox
+from services.sessions.store.tables import accepted_signatures, outbox
 from services.sessions.store.turns import Ending, TurnStore
 from services.sessions.store.uploads import UploadStore
 
@@ -56,7 +56,8 @@ class Service:
         key, sweep_ms = settings.internal_key, settings.turn_sweep_ms
         self._sweep_s = min(1.0, sweep_ms / 1000)
         self._bus = Bus(settings.nats_url, "sessions")
-        self._db = Database(settings.database_url, size=settings.database_pool)
+        accepted = AcceptedSignatures(accepted_signatures)
+        self._db = Database(settings.database_url, size=settings.database_pool, accepted=accepted)
         self._outbox = Outbox(self._db, outbox, self._bus.publish)
         tokens = TokenSigner("sessions", key)
         self._secrets = Peer("secrets", settings.secrets_addr, tokens)

@@ -22,11 +22,12 @@ STREAM_SECONDS = 600.0
 
 
 class Call:
-    """A verified action."""
+    """A verified action. `signature` (libs.signatures.header) when it may change something."""
 
-    __slots__ = ("account", "action", "envelope", "signer")
+    __slots__ = ("account", "action", "envelope", "signature", "signer")
 
-    def __init__(self, envelope: Envelope) -> None:
+    def __init__(self, envelope: Envelope, signature: str = "") -> None:
+        self.signature = signature
         self.envelope = envelope
         self.action: dict[str, Any] = envelope.action
         self.account = envelope.account
@@ -68,12 +69,26 @@ class Call:
         )
 
     async def write(self, peer: Peer, method: Any, request: Any, *, timeout_s: float = 30.0) -> Any:
-        """Call something that changes something, once."""
-        return await peer.call(method, request, account=self.account, signer=self.signer, timeout_s=timeout_s)
+        """Call something that changes something, once: its owner records the signature with the effect."""
+        return await peer.call(
+            method,
+            request,
+            account=self.account,
+            signer=self.signer,
+            timeout_s=timeout_s,
+            signature=self.signature,
+        )
 
     async def send(self, peer: Peer, method: Any, requests: Iterable[Any], *, timeout_s: float) -> Any:
         """Call something that changes something with a stream of requests, once, as `write` does."""
-        return await peer.send(method, requests, account=self.account, signer=self.signer, timeout_s=timeout_s)
+        return await peer.send(
+            method,
+            requests,
+            account=self.account,
+            signer=self.signer,
+            timeout_s=timeout_s,
+            signature=self.signature,
+        )
 
     def stream(self, peer: Peer, method: Any, request: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """Call something that changes nothing and answers with a stream."""

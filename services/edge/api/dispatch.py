@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from libs import telemetry
+from libs import signatures, telemetry
 from libs.errors import Internal, Invalid, SeedError
 from libs.protocol import ACTIONS, MUTATING, Error, encode_response
 from libs.wire import Envelope
@@ -78,8 +78,10 @@ class Dispatcher:
                 raise Invalid(f"This server does not serve {name} yet")
             raise Invalid(f"Unsupported action: {name[:_NAME_CHARS]}")
         if name not in MUTATING:
-            return await _run(handler, envelope)
-        return await self._window.run(envelope.sig, float(envelope.ts), lambda: _run(handler, envelope))
+            return await _run(handler, Call(envelope))
+        ts = float(envelope.ts)
+        call = Call(envelope, signatures.header(envelope.sig, self._window.refused_from(ts)))
+        return await self._window.run(envelope.sig, ts, lambda: _run(handler, call))
 
     def _count(self, name: str, status: int) -> None:
         counter = self._counters.get((name, status))
@@ -88,9 +90,9 @@ class Dispatcher:
         counter.inc()
 
 
-async def _run(handler: Handler, envelope: Envelope) -> Answer:
+async def _run(handler: Handler, call: Call) -> Answer:
     # Refusals are answers like others: the replay window remembers them too.
     try:
-        return Answer(200, encode_response(await handler(Call(envelope))))
+        return Answer(200, encode_response(await handler(call)))
     except SeedError as e:
         return error_answer(e)

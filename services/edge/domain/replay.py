@@ -102,6 +102,10 @@ class ReplayWindow:
         await self._settle(key, mark, ts, answer)
         return answer
 
+    def refused_from(self, ts: float) -> int:
+        """When a request of `ts` is refused for its age by every edge: epoch milliseconds."""
+        return int(ts + self._skew_ms) + _SLACK_MS
+
     async def renew(self) -> None:
         """Keep the marks of running requests alive; never returns."""
         while True:
@@ -116,7 +120,7 @@ class ReplayWindow:
                 await self._store.release(key, mark)
             else:
                 # The key outlives the last moment at which the signature would be accepted.
-                left = max(0, int(ts + self._skew_ms - self._now_ms())) + _SLACK_MS
+                left = max(_SLACK_MS, self.refused_from(ts) - int(self._now_ms()))
                 await self._store.put(key, _pack(answer), left)
         except StoreAway:
             # The effect stands and the caller gets its answer; the mark, if it survived, refuses repeats for a while.

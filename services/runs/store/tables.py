@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from libs.store import outbox_table
+from libs.store import accepted_signatures_table, outbox_table
 
 metadata = sa.MetaData()
 
@@ -129,3 +129,5 @@ workers = sa.Table(
 dispatch_ring = sa.Table("dispatch_ring", metadata, sa.Column("after", sa.Text(collation="C"), nullable=False))
 
 outbox = outbox_table(metadata)
+
+accepted_signatures = accepted_signatures_table(metadata)

@@ -65,11 +65,13 @@ class LoginRows:
     async def submit(self, account: str, login_id: str, signer: str, sealed_code: bytes, now_ms: int) -> bool:
         """Keep a code for the exchange; False unless the sign-in was pending."""
         values = {"account": account, "id": login_id, "signer": signer, "code": sealed_code, "now_ms": now_ms}
-        return await self._db.execute(self._submit, **values) > 0
+        async with self._db.transaction() as tx:
+            return await tx.execute(self._submit, **values) > 0
 
     async def fail(self, account: str, login_id: str, error: str, now_ms: int) -> bool:
         """End an unfinished one; False when it was finished."""
-        return await self._db.execute(self._fail, account=account, id=login_id, error=error, now_ms=now_ms) > 0
+        async with self._db.transaction() as tx:
+            return await tx.execute(self._fail, account=account, id=login_id, error=error, now_ms=now_ms) > 0
 
 
 def read_login(row: Row) -> Login:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from libs.store import outbox_table
+from libs.store import accepted_signatures_table, outbox_table
 from libs.store.audit import audit_table
 
 metadata = sa.MetaData()
@@ -130,3 +130,5 @@ logins_at_work = sa.Index(
 audit = audit_table(metadata)
 
 outbox = outbox_table(metadata)
+
+accepted_signatures = accepted_signatures_table(metadata)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from libs.store import outbox_table
+from libs.store import accepted_signatures_table, outbox_table
 
 metadata = sa.MetaData()
 
@@ -230,3 +230,4 @@ sa.Index("deletions_due", deletions.c.next_at)
 
 outbox = outbox_table(metadata)
 
+accepted_signatures = accepted_signatures_table(metadata)
