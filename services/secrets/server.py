@@ -12,6 +12,7 @@ from seed.secrets.v1 import secrets_pb2 as pb
 from libs import telemetry
 from libs.egress import EgressPolicy
 from libs.events import Bus
+from libs.hypermedia.server import HypermediaServer
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.settings import SettingsError
 from libs.store import AcceptedSignatures, Database, Outbox
@@ -37,6 +38,7 @@ from services.secrets.settings import SecretsSettings
 from services.secrets.store.authorizations import AuthorizationRows
 from services.secrets.store.data_keys import DataKeyRows
 from services.secrets.store.identities import IdentityRows
+from services.secrets.store.locks import Locks
 from services.secrets.store.logins import LoginRows
 from services.secrets.store.providers import ProviderRows
 from services.secrets.store.secrets import SecretRows
@@ -67,13 +69,15 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
 
     audit = Audit(db, audit_rows, now)
     keys = DataKeyRows(db, audit)
+    locks = Locks(db, max(1, settings.database_pool // 2))
+    hypermedia = HypermediaServer(settings.hm_server_url)
     live = LiveRing(ring, lambda: _ring_text(settings), keys.key_ids, _ring_refused)
     vault = Vault(live, settings.data_key_cache)
     access = AgentAccess(sessions)
     sealer = Sealer(vault, keys)
     providers = Providers(ProviderRows(db, outbox, audit), vault, now)
     models = ModelLists(providers, fetcher, vendor_urls)
-    identities = Identities(IdentityRows(db, audit), sealer, now, to_bytes, from_bytes)
+    identities = Identities(IdentityRows(db, audit), sealer, locks, hypermedia, now, to_bytes, from_bytes)
     authorizations = Authorizations(AuthorizationRows(db, audit), now)
     woken = asyncio.Event()
     sign_ins = SignIns(LoginRows(db), sealer, now, settings.oauth_clients(), settings.subscription_auth, woken.set)
@@ -112,6 +116,7 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
         await outbox.close()
     finally:
         await bus.close()
+        await hypermedia.close()
         await fetcher.close()
         await sessions.close()
         await db.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from libs.settings import Settings, SettingsError
 from services.secrets.domain.oauth import OPENAI, OAuthClient
@@ -39,6 +39,10 @@ class SecretsSettings(Settings):
         default="", description="JSON object of provider type to base URL, in place of the vendors' own."
     )
 
+    hm_server_url: str = Field(
+        default="https://hyper.media", description="Hypermedia server that accounts made here are published to."
+    )
+
     subscription_auth: bool = Field(default=False, description="Whether sign-in to provider subscriptions is offered.")
     oauth_authorize_url: str = Field(
         default="https://auth.openai.com/oauth/authorize", description="Page on which users sign in to ChatGPT."
@@ -49,6 +53,13 @@ class SecretsSettings(Settings):
     oauth_client_id: str = Field(
         default="app_EMoamEEZ73f0CkXaXp7hrann", description="Public OAuth client that the sign-in is for."
     )
+
+    @field_validator("hm_server_url")
+    @classmethod
+    def _hm_url(cls, value: str) -> str:
+        if urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname:
+            raise ValueError("must be an http or https URL")
+        return value.rstrip("/")
 
     @model_validator(mode="after")
     def _readable(self) -> Self:

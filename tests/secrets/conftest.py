@@ -17,7 +17,7 @@ from libs.stack.layout import role_of, role_url
 from libs.stack.prepare import prepare
 from services.secrets.server import serve
 from services.secrets.settings import SecretsSettings
-from tests.secrets.fakes import FakeModelsServer, FakeSessions
+from tests.secrets.fakes import FakeHypermediaServer, FakeModelsServer, FakeSessions
 from tests.secrets.world import INTERNAL_KEY, World
 
 RING = {"primary": "k2", "keys": {k: base64.b64encode(os.urandom(32)).decode() for k in ("k1", "k2")}}
@@ -47,6 +47,8 @@ async def world(stores: dict[str, str], tmp_path_factory: pytest.TempPathFactory
     sessions, vendor = FakeSessions(INTERNAL_KEY), FakeModelsServer()
     await sessions.start()
     await vendor.start()
+    hypermedia = FakeHypermediaServer()
+    await hypermedia.start()
     vendors = {kind: f"{vendor.root}/{kind}" for kind in ("openai", "anthropic", "google", "deepseek")}
     settings = load(
         SecretsSettings,
@@ -56,6 +58,7 @@ async def world(stores: dict[str, str], tmp_path_factory: pytest.TempPathFactory
             "SEED_AGENTS_INTERNAL_KEY": INTERNAL_KEY,
             "SEED_AGENTS_SESSIONS_ADDR": f"127.0.0.1:{sessions.port}",
             "SEED_AGENTS_SECRETS_KEYRING_FILE": str(ring),
+            "SEED_AGENTS_HM_SERVER_URL": hypermedia.url + "/",
             "SEED_AGENTS_ALLOWED_PROVIDER_HOSTS": "127.0.0.1",
             "SEED_AGENTS_PROVIDER_VENDOR_URLS": json.dumps(vendors),
         },
@@ -65,12 +68,15 @@ async def world(stores: dict[str, str], tmp_path_factory: pytest.TempPathFactory
     await asyncio.wait([served, port], timeout=30, return_when=asyncio.FIRST_COMPLETED)
     if served.done():
         served.result()
-    world = World(await asyncio.wait_for(port, 1), sessions, vendor, stores["database"], stores["nats"], ring)
+    world = World(
+        await asyncio.wait_for(port, 1), sessions, vendor, stores["database"], stores["nats"], ring, hypermedia
+    )
     try:
         yield world
     finally:
         await world.close()
         stop.set()
         await asyncio.wait_for(served, 10)
+        await hypermedia.stop()
         await vendor.stop()
         await sessions.stop()

@@ -14,7 +14,7 @@ from seed.secrets.v1 import secrets_pb2_grpc as rpc
 from libs import wire
 from libs.errors import SeedError
 from libs.rpc import Peer, TokenSigner
-from tests.secrets.fakes import FakeAgent, FakeModelsServer, FakeSessions
+from tests.secrets.fakes import FakeAgent, FakeHypermediaServer, FakeModelsServer, FakeSessions
 
 INTERNAL_KEY = "internal-key-of-the-tests-of-secrets"
 _STUBS = (
@@ -76,10 +76,11 @@ class World:
         database_url: str,
         nats_url: str,
         ring: Path,
+        hypermedia: FakeHypermediaServer,
     ) -> None:
         self._port, self.sessions, self.vendor = port, sessions, vendor
         self.database_url, self.nats_url = database_url, nats_url
-        self.ring = ring
+        self.ring, self.hypermedia = ring, hypermedia
         self._clients: list[Client] = []
 
     def account(self, signer: wire.Key | None = None) -> Client:

@@ -11,6 +11,8 @@ from services.edge.upstream import Peers
 
 PROVIDER_SECONDS = 60.0
 """Deadline of a call during which secrets asks a model provider."""
+PUBLISH_SECONDS = 90.0
+"""Deadline of a call during which secrets publishes, once or twice, to the HM server."""
 
 
 class SecretActions:
@@ -35,6 +37,8 @@ class SecretActions:
             "GetProviderOAuthStatus": self.sign_in_status,
             "CancelProviderOAuth": self.cancel_sign_in,
             "ListSigningIdentities": self.list_identities,
+            "CreateSigningIdentity": self.create_identity,
+            "UpdateSigningIdentity": self.update_identity,
             "ImportSigningIdentity": self.import_identity,
             "DeleteSigningIdentity": self.delete_identity,
             "RegisterSigner": self.register_signer,
@@ -102,6 +106,22 @@ class SecretActions:
         r = await call.read(self._peer, self._identities.ListSigningIdentities, request)
         return out.ListSigningIdentitiesResponse(identities=[views.identity(i) for i in r.identities])
 
+    async def create_identity(self, call: Call) -> out.CreateSigningIdentityResponse:
+        """CreateSigningIdentity."""
+        request = pb.CreateSigningIdentityRequest(
+            label=call.optional_text("label"), client_request_id=call.optional_text("clientRequestId")
+        )
+        method = self._identities.CreateSigningIdentity
+        r = await call.write(self._peer, method, request, timeout_s=PUBLISH_SECONDS)
+        return out.CreateSigningIdentityResponse(identity=views.identity(r.identity))
+
+    async def update_identity(self, call: Call) -> out.UpdateSigningIdentityResponse:
+        """UpdateSigningIdentity."""
+        request = pb.UpdateSigningIdentityRequest(name=call.text("name"), label=call.text("label"), icon=_icon(call))
+        method = self._identities.UpdateSigningIdentity
+        r = await call.write(self._peer, method, request, timeout_s=PUBLISH_SECONDS)
+        return out.UpdateSigningIdentityResponse(identity=views.identity(r.identity))
+
     async def import_identity(self, call: Call) -> out.ImportSigningIdentityResponse:
         """ImportSigningIdentity."""
         request = pb.ImportSigningIdentityRequest(
@@ -123,3 +143,11 @@ class SecretActions:
         request = pb.RegisterSignerRequest(capability=call.binary("capability"))
         r = await call.write(self._peer, self._authorizations.RegisterSigner, request)
         return out.RegisterSignerResponse(account_id=r.account_id, signer_id=r.signer_id)
+
+
+def _icon(call: Call) -> pb.SigningIdentityIcon | None:
+    icon = call.action.get("icon")
+    if icon is None:
+        return None
+    data = icon.get("data") if isinstance(icon, dict) else None
+    return pb.SigningIdentityIcon(data=data if isinstance(data, bytes) else b"")

@@ -41,6 +41,25 @@ class IdentitiesServicer:
         )
         return pb.ImportSigningIdentityResponse(identity=message(identity))
 
+    async def CreateSigningIdentity(
+        self, request: pb.CreateSigningIdentityRequest, caller: Caller
+    ) -> pb.CreateSigningIdentityResponse:
+        """Make and publish an account."""
+        identity = await self._identities.create(
+            actor(caller),
+            request.label if request.HasField("label") else None,
+            request.client_request_id if request.HasField("client_request_id") else None,
+        )
+        return pb.CreateSigningIdentityResponse(identity=message(identity))
+
+    async def UpdateSigningIdentity(
+        self, request: pb.UpdateSigningIdentityRequest, caller: Caller
+    ) -> pb.UpdateSigningIdentityResponse:
+        """Publish and keep a new label, and perhaps an icon."""
+        icon = request.icon.data if request.HasField("icon") else None
+        identity = await self._identities.update(actor(caller), request.name, request.label, icon)
+        return pb.UpdateSigningIdentityResponse(identity=message(identity))
+
     async def DeleteSigningIdentity(
         self, request: pb.DeleteSigningIdentityRequest, caller: Caller
     ) -> pb.DeleteSigningIdentityResponse:

@@ -8,8 +8,8 @@ from sqlalchemy.dialects.postgresql import insert
 from libs.audit import Actor
 from libs.store import Database, sql
 from libs.store.audit import Audit
-from libs.store.database import Tx
-from services.secrets.domain.identities import ClientRequest, Earlier, NewIdentity, Outcome, StoredIdentity
+from libs.store.database import Row, Tx
+from services.secrets.domain.identities import ClientRequest, Earlier, KeptKey, NewIdentity, Outcome, StoredIdentity
 from services.secrets.store.tables import client_requests, secrets
 
 
@@ -31,6 +31,19 @@ class IdentityRows:
             .values({c.name: sa.bindparam(c.name) for c in s.c})
             .on_conflict_do_nothing(index_elements=["account", "name"])
         )
+        columns = (s.c.id, s.c.name, s.c.metadata, s.c.created_at, s.c.updated_at)
+        self._key = sql(
+            sa.select(*columns, s.c.sealed).where(s.c.account == account, s.c.name == name, s.c.is_account_key)
+        )
+        self._describe = sql(
+            sa.update(s)
+            .where(s.c.account == account, s.c.name == name, s.c.is_account_key)
+            .values(
+                metadata=sa.bindparam("metadata"),
+                updated_at=sa.func.greatest(sa.bindparam("now_ms", type_=sa.BigInteger), s.c.updated_at + 1),
+            )
+            .returning(*columns)
+        )
         self._claim = sql(
             insert(r)
             .values({c.name: sa.bindparam(c.name) for c in r.c})
@@ -46,8 +59,22 @@ class IdentityRows:
 
     async def list(self, account: str) -> list[StoredIdentity]:
         """All identities of an account, newest first."""
-        rows = await self._db.fetch(self._list, account=account)
-        return [StoredIdentity(r["id"], r["name"], r["metadata"], r["created_at"], r["updated_at"]) for r in rows]
+        return [_stored(row) for row in await self._db.fetch(self._list, account=account)]
+
+    async def key(self, account: str, name: str) -> KeptKey | None:
+        """An identity with its sealed seed."""
+        row = await self._db.fetchrow(self._key, account=account, name=name)
+        return None if row is None else KeptKey(_stored(row), row["sealed"])
+
+    async def describe(self, by: Actor, name: str, metadata: bytes, now_ms: int) -> StoredIdentity | None:
+        """Replace the metadata; None when the identity is gone."""
+        async with self._db.transaction() as tx:
+            values = {"account": by.account, "name": name, "metadata": metadata, "now_ms": now_ms}
+            row = await tx.fetchrow(self._describe, **values)
+            if row is None:
+                return None
+            await self._audit.record(tx, by, "identity.update", name)
+        return _stored(row)
 
     async def delete(self, by: Actor, name: str) -> bool:
         """Delete an identity; False when there is none of that name."""
@@ -108,6 +135,10 @@ class IdentityRows:
                 updated_at=new.now_ms,
             )
         )
+
+
+def _stored(row: Row) -> StoredIdentity:
+    return StoredIdentity(row["id"], row["name"], row["metadata"], row["created_at"], row["updated_at"])
 
 
 class _NameTaken(Exception):

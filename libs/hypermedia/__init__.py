@@ -1,0 +1,26 @@
+"""Hypermedia's own data: signed blobs, and files as IPFS blocks. `libs.hypermedia.server` publishes them."""
+
+from libs.hypermedia.blobs import (
+    Blob,
+    PublishFailed,
+    change,
+    document_operations,
+    genesis,
+    home_document,
+    profile,
+    version_ref,
+)
+from libs.hypermedia.unixfs import file_blobs, ipfs_url
+
+__all__ = [
+    "Blob",
+    "PublishFailed",
+    "change",
+    "document_operations",
+    "file_blobs",
+    "genesis",
+    "home_document",
+    "ipfs_url",
+    "profile",
+    "version_ref",
+]

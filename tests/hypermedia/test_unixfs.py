@@ -1,0 +1,66 @@
+"""Files as IPFS blocks."""
+
+import os
+
+import pytest
+from multiformats import CID
+
+from libs import wire
+from libs.hypermedia import file_blobs, ipfs_url
+from libs.hypermedia.unixfs import CHUNK_BYTES
+
+
+def fields(data: bytes) -> list[tuple[int, bytes | int]]:
+    """A protobuf message, read by the wire format alone."""
+    at, out = 0, []
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        tag = number()
+        if tag & 7 == 0:
+            out.append((tag >> 3, number()))
+        else:
+            size = number()
+            out.append((tag >> 3, data[at : at + size]))
+            at += size
+    return out
+
+
+@pytest.mark.parametrize("data", [b"", b"x", bytes(CHUNK_BYTES)])
+def test_a_small_file_is_one_raw_block(data: bytes) -> None:
+    (only,) = file_blobs(data)
+    assert only.data == data and CID.decode(only.name).codec.name == "raw" and ipfs_url(only) == f"ipfs://{only.name}"
+
+
+def test_a_known_block_has_its_known_name() -> None:
+    (only,) = file_blobs(b"hello world\n")
+    assert only.name == "bafkreifjjcie6lypi6ny7amxnfftagclbuxndqonfipmb64f2km2devei4"
+
+
+def test_a_large_file_is_leaves_below_one_node() -> None:
+    data = os.urandom(2 * CHUNK_BYTES + 5)
+    *leaves, root = file_blobs(data)
+    assert b"".join(leaf.data for leaf in leaves) == data and len(leaves) == 3
+    assert CID.decode(root.name).codec.name == "dag-pb" and root.cid == wire.cid_bytes(wire.DAG_PB, root.data)
+    *links, unixfs = fields(root.data)
+    assert [number for number, _ in links] == [2, 2, 2] and unixfs[0] == 1
+    expected = [[(1, leaf.cid), (2, b""), (3, len(leaf.data))] for leaf in leaves]
+    assert [fields(link) for _, link in links if isinstance(link, bytes)] == expected
+    assert isinstance(unixfs[1], bytes)
+    sizes = [(4, CHUNK_BYTES), (4, CHUNK_BYTES), (4, 5)]
+    assert fields(unixfs[1]) == [(1, 2), (3, len(data)), *sizes]
+
+
+def test_a_block_that_repeats_is_published_once() -> None:
+    blobs = file_blobs(bytes(3 * CHUNK_BYTES))
+    assert len(blobs) == 2 and len(fields(blobs[-1].data)) == 4
