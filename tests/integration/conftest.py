@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -24,3 +25,11 @@ async def world(stack: Stack) -> AsyncIterator[World]:
     """Clients and providers of one test."""
     async with World(stack.urls) as made:
         yield made
+
+
+@pytest.fixture
+def unused_port() -> Iterator[int]:
+    """A loopback port that refuses connections: it is bound, and nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
