@@ -320,3 +320,5 @@ def _leftovers(history: History) -> Iterator[str]:
     for service, rows in history.outbox.items():
         if rows:
             yield f"the outbox of {service} holds {rows} messages"
+    for fault, times in Counter(history.faults).items():
+        yield f"{times} times logged as a fault: {fault}"

@@ -16,17 +16,8 @@ from libs.stack import ManagedProcess, Stack
 _EDGES = ("edge", "edge-1")
 # Repeated ones are hit more often.
 _VICTIMS = (
-    "worker",
-    "worker-1",
-    "worker",
-    "worker-1",
-    *_EDGES,
-    "runs",
-    "sessions",
-    "secrets",
-    "postgres",
-    "nats",
-    "valkey",
+    *("worker", "worker-1", "worker", "worker-1", *_EDGES, "runs", "sessions", "secrets"),
+    *("postgres", "postgres", "nats", "nats", "valkey"),
 )
 _WORKERS = ("worker", "worker-1")
 _AT_ONCE = 2

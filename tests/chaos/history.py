@@ -131,3 +131,5 @@ class History:
     shown: list[Shown] = field(default_factory=list)
     outbox: dict[str, int] = field(default_factory=dict)
     """Rows left, by service."""
+    faults: list[str] = field(default_factory=list)
+    """What services logged as errors: faults of their own, not of what they depend on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,6 +104,7 @@ async def chaos(folder: Path, seed: int, kills: int, say: Callable[[str], None] 
                 trouble = await _live(people, provider.url, seed, kills, say)
                 await _rest(stack, say)
                 history = await _gather(people, model)
+                history.faults = list(_faults(folder / "logs"))
             finally:
                 for client in (client for clients in people.clients for client in clients):
                     await client.close()
@@ -183,6 +184,16 @@ async def _gather(people: _People, model: Model) -> History:
     await _heard(people, history)
     history.shown = list(model.shown.values())
     return history
+
+
+def _faults(logs: Path) -> Iterator[str]:
+    """Errors in the logs of our services; the stores log in their own way."""
+    for log in sorted(logs.glob("*.log")):
+        for line in log.read_text("utf-8", "replace").splitlines():
+            if '"level": "error"' in line and line.startswith("{"):
+                entry = msgspec.json.decode(line)
+                where = (entry.get("fault") or {}).get("frames") or [""]
+                yield f"{log.stem}: {entry.get('event')} {entry.get('error', '')} {where[-1]}"
 
 
 def _turn(row: asyncpg.Record) -> Turn:
