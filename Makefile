@@ -9,7 +9,7 @@ KILLS ?= 200
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test chaos lint types arch proto settings-doc authorization-doc breaking bench clean
+.PHONY: help setup run demo test chaos lint types arch proto settings-doc surface protocol-check authorization-doc breaking bench clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,7 @@ lint: setup arch ## Check style, formatting, the protos and who may import whom
 	$(BIN)/ruff format --check
 	$(BIN)/buf lint
 	$(BIN)/python tools/settings_doc.py --check
+	$(BIN)/python tools/protocol_surface.py --check
 	$(BIN)/python tools/authorization_doc.py --check
 
 types: setup ## Check types
@@ -48,6 +49,12 @@ settings-doc: setup ## Write docs/settings.md from what the services declare
 
 authorization-doc: setup ## Write docs/authorization.md from the table that the authorization test runs
 	$(BIN)/python tools/authorization_doc.py
+
+surface: setup ## Write proto/surface.json, the inventory of the public protocol
+	$(BIN)/python tools/protocol_surface.py
+
+protocol-check: setup ## Compare the public protocol with main's: what breaks a client needs a version and a changelog line
+	$(BIN)/python tools/protocol_surface.py --check --against
 
 breaking: setup ## Compare the protos of this branch with those of main: no change may break a running peer
 	@tools/buf-breaking $(BIN)/buf
