@@ -119,10 +119,10 @@ BEGIN
   WITH pick AS (
     SELECT r.id
     FROM (
-      SELECT d.id, d.load, d.served, d.created_at
-      FROM runs_due(v_accounts, p_now, p_slots, p_running, p_background, p_hourly) d
-      ORDER BY d.load, d.served, d.created_at, d.id
       -- Some more than wanted, in place of those that a cancel holds in this moment.
+      SELECT d.id, d.load, d.served, d.created_at
+      FROM runs_due(v_accounts, p_now, p_slots + 8, p_running, p_background, p_hourly) d
+      ORDER BY d.load, d.served, d.created_at, d.id
       LIMIT p_slots + 8
     ) d
     JOIN runs r ON r.id = d.id
