@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from .ops_calls import CALL_SECONDS, DataDirectory, fail, shown, time_of, with_service
+from .ops_runs import runs, workers
 
+if TYPE_CHECKING:
     from libs.rpc import Peer
 
-IDENTITY = "ops"
-_SECONDS = 30.0
 _PAGE = 500
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Operate running services.")
@@ -28,15 +22,9 @@ audit = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who did w
 app.add_typer(secrets, name="secrets")
 app.add_typer(authorizations, name="authorizations")
 app.add_typer(audit, name="audit")
+app.add_typer(runs, name="runs")
+app.add_typer(workers, name="workers")
 
-DataDirectory = Annotated[
-    Path,
-    typer.Option(
-        "--data-dir",
-        envvar="SEED_AGENTS_DATA_DIR",
-        help="Of the running server. Not read when SEED_AGENTS_INTERNAL_KEY and the service's address are set.",
-    ),
-]
 Account = Annotated[str, typer.Option("--account", help="Only this account.")]
 
 
@@ -58,7 +46,7 @@ def secrets_rotate(
             0,
         )
         while True:
-            answer = await peer.call(stub.RewrapDataKeys, request, timeout_s=_SECONDS)
+            answer = await peer.call(stub.RewrapDataKeys, request, timeout_s=CALL_SECONDS)
             done, failed = done + answer.rewrapped, failed + answer.failed
             if not answer.next_page_token:
                 break
@@ -68,9 +56,9 @@ def secrets_rotate(
         for key_id, count in sorted(answer.wrapped_by.items()):
             typer.echo(f"wrapped by {key_id}: {count}")
         if failed:
-            _fail(f"{failed} data keys do not open with the key ring and were left as they are; see the service's log")
+            fail(f"{failed} data keys do not open with the key ring and were left as they are; see the service's log")
 
-    _run("secrets", data_dir, rotate)
+    with_service("secrets", data_dir, rotate)
 
 
 @authorizations.command("list")
@@ -84,14 +72,14 @@ def authorizations_list(data_dir: DataDirectory = Path("data"), account: Account
         stub = peer.stub(rpc.SecretsAdminServiceStub)
         request = pb.ListAuthorizationsRequest(account=account, page_size=_PAGE)
         while True:
-            page = await peer.call(stub.ListAuthorizations, request, timeout_s=_SECONDS, retry=True)
+            page = await peer.call(stub.ListAuthorizations, request, timeout_s=CALL_SECONDS, retry=True)
             for row in page.authorizations:
-                typer.echo(f"{row.account}  {row.signer}  {row.role}  {_time(row.created_at)}")
+                typer.echo(f"{row.account}  {row.signer}  {row.role}  {time_of(row.created_at)}")
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
 
-    _run("secrets", data_dir, show)
+    with_service("secrets", data_dir, show)
 
 
 @authorizations.command("revoke")
@@ -104,10 +92,10 @@ def authorizations_revoke(account: str, signer: str, data_dir: DataDirectory = P
 
         stub = peer.stub(rpc.SecretsAdminServiceStub)
         request = pb.RevokeAuthorizationRequest(account=account, signer=signer)
-        await peer.call(stub.RevokeAuthorization, request, timeout_s=_SECONDS)
+        await peer.call(stub.RevokeAuthorization, request, timeout_s=CALL_SECONDS)
         typer.echo(f"{signer} may no longer sign for {account}")
 
-    _run("secrets", data_dir, revoke)
+    with_service("secrets", data_dir, revoke)
 
 
 @audit.command("list")
@@ -125,64 +113,17 @@ def audit_list(
 
         stub = peer.stub(rpc.SecretsAdminServiceStub)
         request = pb.ListAuditRequest(account=account, page_size=limit, page_token=before)
-        page = await peer.call(stub.ListAudit, request, timeout_s=_SECONDS, retry=True)
+        page = await peer.call(stub.ListAudit, request, timeout_s=CALL_SECONDS, retry=True)
         for entry in page.entries:
             typer.echo(_line(entry))
         if page.next_page_token:
             typer.echo(f"more: --before {page.next_page_token}")
 
-    _run("secrets", data_dir, show)
+    with_service("secrets", data_dir, show)
 
 
 def _line(entry: Any) -> str:
     signer = f" with {entry.signer}" if entry.signer and entry.signer != entry.actor else ""
     who = f"{entry.actor or '-'}{signer} via {entry.via}"
-    detail = f" ({_shown(entry.detail)})" if entry.detail else ""
-    return f"{_time(entry.at)}  {entry.account or '-'}  {entry.action}  {_shown(entry.subject)}{detail}  by {who}"
-
-
-def _shown(text: str) -> str:
-    # Names are what accounts chose: nothing of them may move the cursor of the terminal.
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-@asynccontextmanager
-async def _peer(service: str, data_dir: Path) -> AsyncIterator[Peer]:
-    from libs.rpc import Peer, TokenSigner
-
-    from .record import read_record
-
-    key = os.environ.get("SEED_AGENTS_INTERNAL_KEY")
-    address = os.environ.get(f"SEED_AGENTS_{service.upper()}_ADDR")
-    if not (key and address):
-        record = read_record(data_dir)
-        if record is None:
-            _fail(f"No server runs from {data_dir}. Set --data-dir, or SEED_AGENTS_INTERNAL_KEY and the address.")
-        key, address = record["internal_key"], record["addresses"][service]
-    peer = Peer(service, address, TokenSigner(IDENTITY, key))
-    try:
-        yield peer
-    finally:
-        await peer.close()
-
-
-def _run(service: str, data_dir: Path, work: Callable[[Peer], Awaitable[None]]) -> None:
-    from libs.errors import SeedError
-
-    async def run() -> None:
-        async with _peer(service, data_dir) as peer:
-            await work(peer)
-
-    try:
-        asyncio.run(run())
-    except SeedError as e:
-        _fail(e.message)
-
-
-def _fail(message: str) -> NoReturn:
-    typer.echo(message, err=True)
-    raise typer.Exit(1)
+    detail = f" ({shown(entry.detail)})" if entry.detail else ""
+    return f"{time_of(entry.at)}  {entry.account or '-'}  {entry.action}  {shown(entry.subject)}{detail}  by {who}"
