@@ -64,7 +64,8 @@ async def _messages(subject: Subject, floor: Floors, seconds: float) -> dict[str
         results["commit"][clients] = await asyncio.to_thread(measure, *sql)
         bodies = [[f"session-{number}".encode()] for number in range(clients)]
         results["floor"][clients] = floor.load("Turn", bodies, seconds)
-        ours = asdict(await subject.messages(clients, seconds, _MOST_TURNS_A_SECOND))
+        job = await subject.messages(clients, seconds, _MOST_TURNS_A_SECOND)
+        ours = asdict(await asyncio.to_thread(run, job))
         results["ours"][clients] = ours
         _say(f"MessageSession from {clients}: {_short(ours)}; floor {_short(results['floor'][clients])}")
     return results

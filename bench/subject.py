@@ -89,8 +89,8 @@ class Subject:
         bodies = [self.sign(action) for _ in range(_SIGNED_READS)]
         return run(Job(self.url, [bodies] * clients, seconds, repeat=True))
 
-    async def messages(self, clients: int, seconds: float, most_a_second: float) -> Load:
-        """MessageSession from that many clients, each in sessions of its own, of ten turns each."""
+    async def messages(self, clients: int, seconds: float, most_a_second: float) -> Job:
+        """MessageSession from that many clients, each in sessions of its own, of ten turns each; made, not yet sent."""
         each = int((seconds + 1) * most_a_second / clients / _TURNS_A_SESSION) + 1
         sessions = await self.sessions(clients * each)
 
@@ -103,4 +103,4 @@ class Subject:
         bodies: Sequence[Sequence[bytes]] = await asyncio.to_thread(
             lambda: [[message(client * count + number) for number in range(count)] for client in range(clients)]
         )
-        return await asyncio.to_thread(run, Job(self.url, bodies, seconds, repeat=False))
+        return Job(self.url, bodies, seconds, repeat=False)
