@@ -25,6 +25,7 @@ from tests.chaos.model import Model
 
 ENVIRONMENT = {
     "SEED_AGENTS_SESSION_TITLE_GENERATION": "false",
+    "SEED_AGENTS_RATE_LIMITS": "off",
     "SEED_AGENTS_LEASE_MS": "2000",
     # Children of one tree hang together; the rest of the load is many small sessions.
     "SEED_AGENTS_WORKER_SLOTS": "16",

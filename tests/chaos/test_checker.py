@@ -208,7 +208,7 @@ WRONG: dict[str, tuple[Breaking, str]] = {
     "end of a run unheard": (lambda h: h.followed[0].states.pop(), "heard last that R3 is running"),
     "follower of nothing": (lambda h: h.followed[0].states.clear(), "tree: heard nothing"),
     "turn left": (lambda h: setattr(turn(h, "R4"), "state", "parked"), "turn R4 is left parked"),
-    "fault logged": (lambda h: h.faults.append("edge: action failed"), "1 times logged as a fault: edge: action failed"),
+    "fault logged": (lambda h: h.faults.append("edge: action failed"), "1 times logged as a fault: edge: action"),
     "outbox left": (lambda h: h.outbox.update(runs=2), "the outbox of runs holds 2 messages"),
 }  # fmt: skip
 
