@@ -165,3 +165,15 @@ async def test_the_demo_finishes_on_a_running_server(shell: Shell) -> None:
     code, out, err = await shell.run("demo")
     assert (code, err) == (0, ""), out + err
     assert "Everything was as documented" in out
+
+
+async def test_the_example_of_the_documentation_runs(shell: Shell, world: World) -> None:
+    await owner_of(shell, world)
+    page = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, env=shell.environment, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        out, _ = await process.communicate()
+    assert (process.returncode, out.decode()) == (0, "Hello from the model.\n404: Run not found\n")
