@@ -18,15 +18,8 @@ from libs.wire import decode, encode, sign_capability, sign_envelope
 from tests.support.kit import World, refused
 
 CBOR = {"Content-Type": "application/cbor"}
-SERVED = {
-    "RegisterSigner", "ListAgents", "ListAgentInvites", "ListAgentCollaborators", "InviteAgentCollaborator",
-    "RemoveAgentCollaborator", "SetAgentPublicRead", "SetAgentPublicChat", "AcceptAgentInvite", "DeclineAgentInvite",
-    "CreateAgent", "GetAgent", "UpdateAgent", "DeleteAgent", "ListModelProviders", "ListProviderModels",
-    "SetModelProvider", "DeleteModelProvider", "SetSecret", "ListSigningIdentities", "ImportSigningIdentity",
-    "DeleteSigningIdentity", "CreateSession", "ListSessions", "GetSession", "UpdateSession", "DeleteSession",
-    "MessageSession", "StopSession", "RetrySession", "GetRun", "ListRuns", "CancelRun", "SignalRun", "GetRunJournal",
-    "Subscribe",
-}  # fmt: skip
+LEAVES_THE_MACHINE = {"CreateSigningIdentity"}
+"""With empty fields it publishes an account on the Hypermedia network."""
 
 
 @pytest.fixture
@@ -126,27 +119,21 @@ async def test_old_and_new_clients(http: aiohttp.ClientSession) -> None:
         assert (status, answer["agents"]) == (200, [])
 
 
-async def test_actions_that_are_not_served_yet_say_so(http: aiohttp.ClientSession) -> None:
+async def test_every_action_refuses_empty_fields_with_a_documented_status(http: aiohttp.ClientSession) -> None:
+    """Those that are not served yet say so, and nothing is a fault of the server."""
     key = Key.generate()
-    for name in sorted(ACTIONS.keys() - SERVED):
-        assert await post(http, sign_envelope(key, {"_": name})) == (
-            400,
-            error(f"This server does not serve {name} yet"),
-        )
+    for name in sorted(ACTIONS.keys() - LEAVES_THE_MACHINE):
+        status, answer = await post(http, sign_envelope(key, {"_": name}))
+        assert status in (200, 400, 403, 404), f"{name}: {status} {answer}"
+        if status != 200:
+            message = msgspec.convert(answer, Error).message
+            assert not message.startswith("Unsupported action"), name
+            assert "not serve" not in message or message == f"This server does not serve {name} yet"
     assert await post(http, sign_envelope(key, {"_": "Nonsense"})) == (400, error("Unsupported action: Nonsense"))
     assert await post(http, sign_envelope(key, {"_": "Subscribe", "key": "account/x"})) == (
         400,
         error("Subscribe is only supported over WebSocket"),
     )
-
-
-async def test_every_served_action_refuses_empty_fields_with_a_documented_status(http: aiohttp.ClientSession) -> None:
-    key = Key.generate()
-    for name in sorted(SERVED - {"Subscribe"}):
-        status, answer = await post(http, sign_envelope(key, {"_": name}))
-        assert status in (200, 400, 403, 404), f"{name}: {status} {answer}"
-        if status != 200:
-            assert msgspec.convert(answer, Error).message
 
 
 async def test_a_delegate_signs_for_the_account_that_let_it(world: World) -> None:
