@@ -85,7 +85,13 @@ class TurnsApi:
         """Append the result of a delegated call, once."""
         _internal(caller)
         run_id = _run_id(request.run_id)
-        taken = await self._children.answer(run_id, request.tool_call_id, request.payload, request.resolve_step_id)
+        taken = await self._children.answer(
+            run_id,
+            request.child_run_id or request.tool_call_id,
+            request.tool_call_id.replace("\0", "\ufffd"),
+            request.payload,
+            request.resolve_step_id,
+        )
         return pb.AnswerCallResponse(taken=taken)
 
     async def CancelTurns(self, request: pb.CancelTurnsRequest, caller: Caller) -> pb.CancelTurnsResponse:

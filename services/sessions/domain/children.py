@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -21,20 +21,9 @@ def too_many(most: int) -> str:
     return f"delegate: this conversation has started {most} sessions already, the most it may. Do the work here."
 
 
-def answer_step(tool_call_id: str) -> str:
-    """Name of the step that answers a delegated call, the same for every attempt."""
-    return f"answer:{tool_call_id}"
-
-
-def answered(payloads: Iterable[bytes]) -> frozenset[str]:
-    """Ids of the calls that have a result in the log."""
-    found: set[str] = set()
-    for payload in payloads:
-        if b'"tool_result"' in payload:
-            event = msgspec.json.decode(payload)
-            if event.get("type") == "tool_result":
-                found.add(str(event.get("toolCallId")))
-    return frozenset(found)
+def answer_step(child_run_id: str) -> str:
+    """Name of the step by which a child answers its call, the same for every attempt."""
+    return f"answer:{child_run_id}"
 
 
 def resolved(plan: Mapping[str, Any], step_id: str, now: int) -> dict[str, Any] | None:

@@ -33,12 +33,12 @@ def check_attempt(turn: Turn, attempt: int) -> None:
         raise StaleAttempt("A newer attempt has taken this turn over")
 
 
-def check_write(turn: Turn, attempt: int) -> None:
+def check_write(turn: Turn, attempt: int, states: Collection[str] = ("live",)) -> None:
     """Let pass a write of a live turn. Raises as `check_attempt`, and Canceled when it was canceled or has ended."""
     check_attempt(turn, attempt)
     if turn["canceled"]:
         raise Canceled("The turn has been canceled")
-    if turn["state"] != "live":
+    if turn["state"] not in states:
         raise Canceled("The turn has ended")
 
 
@@ -54,7 +54,8 @@ def check_finish(turn: Turn, attempt: int, status: str) -> None:
         elif turn["state"] == "gone":
             raise NotFound(f"{turn['gone']} not found")
         return
-    check_write(turn, attempt)
+    # A later attempt may end a parked turn without beginning it again.
+    check_write(turn, attempt, states=("live", PARKED))
 
 
 def session_status(live_turns: int, latest: str) -> str:
@@ -82,11 +83,10 @@ def error_event(text: str) -> bytes:
     return json_bytes({"type": "error", "message": text})
 
 
-def repairs(payloads: Iterable[bytes], waiting: Collection[str]) -> list[tuple[str, bytes]]:
-    """Results for calls that will never get one: (step, JSON) for each, in the order of the calls.
+def open_calls(payloads: Iterable[bytes]) -> dict[str, str]:
+    """Calls the model made that stand without a result, in their order: id to name of the tool.
 
-    These are the calls the model made, without a result in the log, that no run in `waiting` still waits for
-    (runtime.md, section 2.2).
+    An id may be used again by a later call: then the result before it does not count.
     """
     open_calls: dict[str, str] = {}
     for payload in payloads:
@@ -96,11 +96,20 @@ def repairs(payloads: Iterable[bytes], waiting: Collection[str]) -> list[tuple[s
                 open_calls[event["id"]] = event.get("name", "")
             elif event.get("type") == "tool_result":
                 open_calls.pop(event.get("toolCallId", ""), None)
+    return open_calls
+
+
+def repairs(payloads: Iterable[bytes], waiting: Collection[str]) -> list[tuple[str, bytes]]:
+    """Results for calls that will never get one: (step, JSON) for each, in the order of the calls.
+
+    These are the calls the model made, without a result in the log, that no run in `waiting` still waits for
+    (runtime.md, section 2.2).
+    """
     return [
         (
             f"repair:{call}",
             json_bytes({"type": "tool_result", "toolCallId": call, "name": name, "error": _INTERRUPTED}),
         )
-        for call, name in open_calls.items()
+        for call, name in open_calls(payloads).items()
         if call not in waiting
     ]

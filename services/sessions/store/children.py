@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -80,7 +80,28 @@ _below = sessions.alias("below")
 _spawned = sql(
     sa.select(*_t)
     .select_from(session_turns.join(_below, _below.c.id == _t.session_id))
-    .where(_below.c.parent_session_id == text("id"), _t.parent_tool_call_id != "", _below.c.run_id == _t.run_id)
+    .where(
+        _below.c.parent_session_id == text("id"),
+        _below.c.run_id == _t.run_id,
+        _t.parent_run_id == text("run_id"),
+        _t.parent_tool_call_id != "",
+    )
+)
+_parked = sql(
+    sa.select(session_events.c.payload)
+    .select_from(session_events.join(session_turns, _t.run_id == session_events.c.run_id))
+    .where(
+        session_events.c.session_id == text("id"),
+        _t.session_id == text("id"),
+        _t.state == turns.PARKED,
+        ~_t.canceled,
+    )
+    .order_by(session_events.c.seq)
+)
+_by_run = sql(
+    sa.select(session_events.c.payload)
+    .where(session_events.c.run_id == text("run_id"), session_events.c.session_id == text("id"))
+    .order_by(session_events.c.seq)
 )
 _set_plan = sql(
     sa.update(sessions)
@@ -184,23 +205,34 @@ class ChildStore:
         changes.session(tx, session_of(counted))
         return start_of(turn)
 
-    async def spawned(self, session_id: str) -> list[Row]:
-        """Turns that answer calls made in a session, whatever became of them."""
-        return list(await self._db.fetch(_spawned, id=session_id))
+    async def spawned(self, session_id: str, run_id: str) -> list[Row]:
+        """Turns that answer calls of a run, as far as their sessions exist."""
+        return list(await self._db.fetch(_spawned, id=session_id, run_id=run_id))
+
+    async def parked_calls(self, session_id: str) -> frozenset[str]:
+        """Calls of a session that parked turns wait for."""
+        rows = await self._db.fetch(_parked, id=session_id)
+        return frozenset(turns.open_calls(row["payload"] for row in rows))
 
     async def contract(self, run_id: str) -> bytes:
         """The delegation that a run's turn was opened with; empty without one."""
         row = await self._db.fetchrow(_gone_spec, run_id=run_id)
         return b"" if row is None or row["spec"] is None else row["spec"]
 
-    async def answer(self, run_id: str, tool_call_id: str, payload: bytes, resolve_step_id: str) -> bool:
+    async def answer(
+        self, run_id: str, child_run_id: str, tool_call_id: str, payload: bytes, resolve_step_id: str
+    ) -> bool:
         """Append the result of a delegated call; False when the turn that made it has ended. Raises NotFound."""
-        step = ledger.step(children.answer_step(tool_call_id), payload)
+        step = ledger.step(children.answer_step(child_run_id), payload)
         async with self._outbox.transaction() as tx:
             locked = await ledger.lock(tx, run_id, [step], look=True)
             if locked.turn["state"] not in ("live", turns.PARKED) or locked.turn["canceled"]:
                 return False
-            if step.step not in locked.stored:
+            calls = turns.open_calls(
+                row["payload"] for row in await tx.fetch(_by_run, run_id=run_id, id=locked.session["id"])
+            )
+            # A call that was repaired meanwhile has its result: a second one would have no call to stand at.
+            if step.step not in locked.stored and tool_call_id in calls:
                 await ledger.write(tx, locked, [step], self._now(), session={}, turn={})
                 changes.session_hint(tx, "session-event", ledger.session_message(locked))
             await self._resolve(tx, locked.session, resolve_step_id)
@@ -219,15 +251,6 @@ class ChildStore:
         changes.session_hint(tx, "session-updated", changed)
 
 
-def awaited(spawned: Sequence[Row]) -> frozenset[str]:
-    """Tool calls that have a child, and so need no repair."""
-    return frozenset(row["parent_tool_call_id"] for row in spawned)
-
-
-def pending(spawned: Sequence[Row], run_id: str, answered: frozenset[str]) -> list[pb.TurnStart]:
-    """Children of `run_id` whose call stands without a result."""
-    return [
-        start_of(row)
-        for row in spawned
-        if row["parent_run_id"] == run_id and row["parent_tool_call_id"] not in answered
-    ]
+def pending(spawned: Sequence[Row], unanswered: Collection[str]) -> list[pb.TurnStart]:
+    """The children whose call stands without a result."""
+    return [start_of(row) for row in spawned if row["parent_tool_call_id"] in unanswered]

@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.errors import NotFound
 from libs.store import Database, Outbox, Sql, Tx, sql
+from services.sessions.domain.turns import PARKED
 from services.sessions.store import blobs, changes, uploads
 from services.sessions.store.rows import NO_CHILDREN, NOW, SESSION, number, param, session_of, text, touched
 from services.sessions.store.tables import (
@@ -56,7 +57,7 @@ _orphans = sql(
 _parents = sql(sa.update(sessions).where(_s.id == sa.any_(_IDS)).values(**touched(sessions)).returning(*SESSION))
 _gone_turns = sql(
     sa.update(session_turns)
-    .where(_t.session_id == sa.any_(_IDS), _t.state == "live")
+    .where(_t.session_id == sa.any_(_IDS), _t.state.in_(["live", PARKED]))
     .values(
         state="gone", gone=text("noun"), canceled=True, title="", event_ids=sa.cast([], ARRAY(sa.Text)),
         finished_at=NOW, next_start_at=NOW,

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from libs.store import Database, sql
+from services.sessions.domain.turns import PARKED
 from services.sessions.store.deletions import Deletion
 from services.sessions.store.rows import NOW, Row, number
 from services.sessions.store.tables import deletions, session_turns
@@ -16,6 +17,8 @@ from services.sessions.store.turns import BEGUN_AGAIN_MS
 _ROWS = 100
 _BACKOFF_MAX_MS = 60_000
 _KEEP_GONE_MS = 86_400_000
+_PARKED_AGAIN_MS = 900_000
+"""How often a parked turn is announced, in case its run was canceled while nobody could say so here."""
 
 _t, _d = session_turns.c, deletions.c
 
@@ -27,7 +30,7 @@ def _later(first_ms: Any, tries: Any) -> Any:
 
 _due_turns = (
     sa.select(_t.run_id)
-    .where(_t.next_start_at <= NOW, _t.state == "live")
+    .where(_t.next_start_at <= NOW, _t.state.in_(["live", PARKED]))
     .order_by(_t.next_start_at)
     .limit(_ROWS)
     .with_for_update(skip_locked=True)
@@ -36,7 +39,11 @@ _turns = sql(
     sa.update(session_turns)
     .where(_t.run_id.in_(_due_turns))
     .values(
-        next_start_at=sa.case((_t.begun, NOW + BEGUN_AGAIN_MS), else_=_later(number("first_ms"), _t.starts)),
+        next_start_at=sa.case(
+            (_t.state == PARKED, NOW + _PARKED_AGAIN_MS),
+            (_t.begun, NOW + BEGUN_AGAIN_MS),
+            else_=_later(number("first_ms"), _t.starts),
+        ),
         starts=_t.starts + 1,
     )
     .returning(*_t)

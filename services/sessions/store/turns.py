@@ -12,9 +12,9 @@ from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from libs.errors import NotFound
 from libs.store import Database, Outbox, Tx, relaxed, sql
-from services.sessions.domain import children, naming, turns
+from services.sessions.domain import naming, turns
 from services.sessions.store import changes, ledger
-from services.sessions.store.children import ChildStore, awaited, pending
+from services.sessions.store.children import ChildStore, pending
 from services.sessions.store.ledger import Step
 from services.sessions.store.log import read_events
 from services.sessions.store.rows import SESSION, Row, number, outcome_of, param, session_of, text
@@ -115,20 +115,21 @@ class TurnStore:
         if turn["state"] == turns.PARKED and not turn["canceled"]:
             row, turn = await self._resume(run_id, attempt, row)
         events = await read_events(self._db, row["id"])
-        spawned: list[Row] = []
+        own: list[pb.TurnStart] = []
         if turn["state"] == "live" and not turn["canceled"]:
             payloads = [event.payload for event in events]
             missing = turns.repairs(payloads, waiting)
             if missing:
-                # Calls that were delegated are answered by their children, however long that takes.
-                spawned = await self._children.spawned(row["id"])
-                delegated = awaited(spawned)
-                missing = turns.repairs(payloads, {*waiting, *delegated})
+                # What parked turns have delegated is answered by children, however long that takes, and so is what
+                # an earlier attempt of this turn has.
+                parked = await self._children.parked_calls(row["id"])
+                own = pending(await self._children.spawned(row["id"], run_id), turns.open_calls(payloads))
+                delegated = {child.parent_tool_call_id for child in own}
+                missing = turns.repairs(payloads, {*waiting, *parked, *delegated})
             if missing:
                 repaired = await self.append(run_id, attempt, [ledger.step(*repair) for repair in missing])
                 known = {event.id for event in events}
                 events = sorted([*events, *(e for e in repaired if e.id not in known)], key=lambda event: event.seq)
-        own = pending(spawned, run_id, children.answered(event.payload for event in events)) if spawned else []
         contract = turn["spec"] or b""
         if not contract and row["run_id"]:
             # A later run of a delegated session works under the contract of the run that created it.
@@ -161,8 +162,10 @@ class TurnStore:
 
         async def work(tx: Tx, look: bool) -> pb.TurnOutcome:
             locked = await ledger.lock(tx, run_id, steps, look=look)
-            if locked.turn["state"] == "done":
-                return outcome_of(locked.turn)
+            turn = locked.turn
+            parks_again = turn["state"] == turns.PARKED and ending.status == turns.WAITING and not turn["canceled"]
+            if turn["state"] == "done" or parks_again:
+                return outcome_of(turn)
             turns.check_finish(locked.turn, attempt, ending.status)
             return await self._end(tx, locked, attempt, steps, ending)
 
