@@ -22,6 +22,7 @@ from libs.events.subjects import (
     agent_subject,
     edge_subject,
     event_subject,
+    tree_subjects,
 )
 
 __all__ = [
@@ -40,4 +41,5 @@ __all__ = [
     "session_appended",
     "session_changed",
     "session_partial",
+    "tree_subjects",
 ]

@@ -41,6 +41,11 @@ def agent_subject(owner: str, agent_id: str) -> str:
     return f"{_ROOT}.{_token(owner)}.{_token(agent_id)}.>"
 
 
+def tree_subjects(owner: str) -> tuple[str, ...]:
+    """All events about runs of an account: those of one tree may belong to several of its agents."""
+    return tuple(f"{_ROOT}.{_token(owner)}.*.{kind}" for kind in ("run_changed", "run_appended", "run_partial"))
+
+
 def edge_subject(edge_id: str) -> str:
     """Where TurnSettled messages for one edge process go."""
     return f"seed.internal.v1.edge.{_token(edge_id)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from seed.events.v1 import events_pb2 as ev
@@ -12,7 +12,7 @@ from seed.sessions.v1 import sessions_pb2
 
 from libs import telemetry
 from libs.errors import Invalid, NotFound, SeedError, TooMany
-from libs.events import Bus, agent_subject
+from libs.events import Bus, agent_subject, tree_subjects
 from services.edge.domain.audience import Standing, hint_account, member_role, parse_key, role_now
 from services.edge.domain.frames import Frame
 from services.edge.domain.run_stream import RunStream
@@ -87,7 +87,7 @@ class Hub:
         sub = Subscription(socket, account, key, kind, ident, standing)
         if kind != "agents":
             self._open_stream(sub, _after(action))
-        await self._listeners.acquire(agent_subject(standing.owner, standing.agent_id))
+        await self._listen(_subjects(kind, standing))
         self._enter(sub, old)
         try:
             await self._begin(sub)
@@ -103,6 +103,17 @@ class Hub:
             socket.subscriptions[key] = sub
         else:
             socket.subscriptions.pop(key, None)
+
+    async def _listen(self, subjects: Sequence[str]) -> None:
+        held: list[str] = []
+        try:
+            for subject in subjects:
+                await self._listeners.acquire(subject)
+                held.append(subject)
+        except BaseException:
+            for subject in held:
+                self._listeners.release(subject)
+            raise
 
     async def _standing(self, kind: str, ident: str, account: str) -> Standing:
         if kind == "sessions":
@@ -156,7 +167,8 @@ class Hub:
         if not subs:
             self._subs.pop(sub.key, None)
         self._standings.exit(sub)
-        self._listeners.release(agent_subject(sub.standing.owner, sub.standing.agent_id))
+        for subject in _subjects(sub.kind, sub.standing):
+            self._listeners.release(subject)
 
     def cut(self, sub: Subscription) -> None:
         """Silently stop delivery: what it watched is gone or no longer readable."""
@@ -403,6 +415,12 @@ class Hub:
             self._loads.fill_session(sub.ident)
         elif sub.runs is not None:
             self._loads.fill_run(sub)
+
+
+def _subjects(kind: str, standing: Standing) -> Sequence[str]:
+    """What to listen on for a key."""
+    own = agent_subject(standing.owner, standing.agent_id)
+    return (own, *tree_subjects(standing.owner)) if kind == "runs" else (own,)
 
 
 def _after(action: dict[str, Any]) -> int:
