@@ -58,7 +58,7 @@ class Base:
         limits = Limits(
             settings.runs_per_account, settings.background_runs_per_account, settings.hourly_runs_per_account
         )
-        queue = Queue(db, outbox, lease_ms=settings.lease_ms, now=now_ms, limits=limits)
+        queue = Queue(db, outbox, lease_ms=settings.lease_ms, now=now_ms, limits=limits, budget_ms=settings.run_wall_ms)
         return cls(db, bus, outbox, queue, asyncio.create_task(outbox.run(), name="outbox"))
 
     async def close(self) -> None:
@@ -128,7 +128,7 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
             interval_s=settings.partial_interval_ms / 1000,
         )
 
-    family = Family(base.db, base.outbox, now_ms)
+    family = Family(base.db, base.outbox, now_ms, settings.run_wall_ms)
     parts = Parts(
         queue=base.queue,
         family=family,

@@ -18,6 +18,11 @@ class RunsSettings(Settings):
     hourly_runs_per_account: int = Field(
         default=0, ge=0, description="Most runs that one account begins within an hour; 0 is any number."
     )
+    run_wall_ms: int = Field(
+        default=0,
+        ge=0,
+        description="Age at which a new run pauses until it is signaled, instead of going on; 0 = never.",
+    )
 
 
 class WorkerSettings(RunsSettings):

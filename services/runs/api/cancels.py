@@ -36,7 +36,9 @@ class Cancels:
             except SeedError as e:
                 # The mark on the runs is durable: the workers that hold them end them all the same.
                 log.warning("turns not marked as canceled", runs=ids, error=e.message)
-        await asyncio.gather(*(self._finish(row) for row in done.ended if row["session_id"] is not None))
+        # What is gone, sessions knows of.
+        left = [row for row in done.ended if row["session_id"] is not None and not row["gone"]]
+        await asyncio.gather(*(self._finish(row) for row in left))
         self.publish(done)
 
     async def _finish(self, row: Row) -> None:

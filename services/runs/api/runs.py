@@ -92,14 +92,17 @@ class RunsApi:
         if not subject:
             raise Invalid("DetachRuns requires a session or an agent")
         done = await self._trees.detach(subject, getattr(request, subject))
-        self._cancels.publish(done)
+        await self._cancels.tell(done)
         return pb.DetachRunsResponse(canceled=len(done.ended))
 
     async def SignalRun(self, request: pb.SignalRunRequest, caller: Caller) -> pb.SignalRunResponse:
-        """Deliver a signal. Agent runs open no waits that a signal answers, so none takes it."""
+        """Deliver a signal. Of the waits of agent runs only that of a spent budget takes one, whatever its name."""
         await self._authorized(request.run_id, "writer", caller)
         required_text(request.signal, "Signal", SIGNAL_BYTES)
-        return pb.SignalRunResponse(run_id=request.run_id, delivered=False)
+        resumed = await self._queue.resume(request.run_id)
+        if resumed is not None:
+            self._bus.publish(events.WORK, b"")
+        return pb.SignalRunResponse(run_id=request.run_id, delivered=resumed is not None)
 
     async def GetRunJournal(self, request: pb.GetRunJournalRequest, caller: Caller) -> pb.GetRunJournalResponse:
         """The journal of a run; agent runs keep none."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from libs.protocol import json_bytes
 from libs.protocol.text import byte_length, derived_title
 from services.runs.domain import schema
 from services.runs.domain.verbs import TITLE_BYTES, VerbError
@@ -109,10 +110,12 @@ def _text(arguments: Mapping[str, Any], name: str) -> str:
 
 
 def _brief(arguments: Mapping[str, Any]) -> str | None:
-    value = arguments.get("brief", arguments.get("input"))
+    value = arguments.get("brief")
+    if value is None:
+        value = arguments.get("input")
     if value is None or isinstance(value, str):
         return value
-    return "```json\n" + msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n```"
+    return "```json\n" + msgspec.json.format(json_bytes(value), indent=2).decode() + "\n```"
 
 
 def child_run_id(run_id: str, tool_call_id: str, step: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from services.runs.domain.plan import SETTLED
+from services.runs.domain.plan import SETTLED, settled
 
 REMINDERS = 3
 """How often a claim is reminded before the debt is recorded."""
@@ -56,12 +56,11 @@ def message(text: str) -> dict[str, Any]:
     return {"type": "message", "role": "user", "content": text, "actor": "system"}
 
 
-def settled_after(plan: Mapping[str, Any] | None, succeeded: bool) -> dict[str, Any] | None:
-    """The plan after its run ended: running steps are done or failed, pending ones stay. None when nothing changes."""
-    if not plan or not any(s.get("status") == "running" for s in plan.get("steps", ())):
-        return None
+def settled_after(plan: Mapping[str, Any], succeeded: bool, now: int) -> dict[str, Any]:
+    """The plan after its run ended at `now` (Unix ms): running steps are done or failed, pending ones stay."""
     status = "done" if succeeded else "failed"
-    return {
-        **plan,
-        "steps": [{**s, "status": status} if s.get("status") == "running" else dict(s) for s in plan["steps"]],
-    }
+    steps = [{**s, "status": status} if s.get("status") == "running" else dict(s) for s in plan.get("steps", ())]
+    after = {**plan, "steps": steps}
+    if settled(after):
+        after.setdefault("settledAt", now)
+    return after

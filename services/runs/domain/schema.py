@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
+from libs.protocol import json_bytes
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _KEYWORDS = frozenset(
@@ -49,32 +49,35 @@ def _refusals(schema: Any, path: str, depth: int) -> Iterator[str]:
     for key in schema:
         if key not in _KEYWORDS:
             yield f"{path}: keyword {key} is not supported"
-    kinds = schema.get("type")
-    if kinds is not None:
+    if "type" in schema:
+        kinds = schema["type"]
+        if kinds == []:
+            yield f"{path}: type must name a type"
         for kind in kinds if isinstance(kinds, list) else [kinds]:
             if kind not in TYPES:
                 yield f"{path}: unknown type {kind}"
+    if not isinstance(schema.get("description", ""), str):
+        yield f"{path}: description must be text"
     for name in ("minLength", "maxLength", "minItems", "maxItems"):
-        value = schema.get(name)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        value = schema.get(name, 0)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             yield f"{path}: {name} must be a non-negative integer"
     for name in ("minimum", "maximum"):
         if name in schema and not _number(schema[name]):
             yield f"{path}: {name} must be a number"
-    required = schema.get("required")
-    if required is not None and not (isinstance(required, list) and all(isinstance(x, str) for x in required)):
+    required = schema.get("required", [])
+    if not (isinstance(required, list) and all(isinstance(x, str) for x in required)):
         yield f"{path}: required must be a list of names"
     if "enum" in schema and not isinstance(schema["enum"], list):
         yield f"{path}: enum must be a list"
-    properties = schema.get("properties")
-    if properties is not None:
-        if not isinstance(properties, Mapping):
-            yield f"{path}: properties must be an object"
-        else:
-            for name, value in properties.items():
-                yield from _refusals(value, f"{path}.{name}", depth + 1)
-    extra = schema.get("additionalProperties")
-    if extra is not None and not isinstance(extra, bool):
+    properties = schema.get("properties", {})
+    if not isinstance(properties, Mapping):
+        yield f"{path}: properties must be an object"
+    else:
+        for name, value in properties.items():
+            yield from _refusals(value, f"{path}.{name}", depth + 1)
+    extra = schema.get("additionalProperties", True)
+    if not isinstance(extra, bool):
         yield from _refusals(extra, f"{path}.*", depth + 1)
     if "items" in schema:
         yield from _refusals(schema["items"], f"{path}[]", depth + 1)
@@ -92,8 +95,8 @@ def _errors(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[tuple[
         if not any(_is(value, kind) for kind in wanted):
             yield path, f"expected {' or '.join(wanted)}, got {_kind(value)}"
             return
-    if "enum" in schema and value not in schema["enum"]:
-        yield path, f"expected one of {msgspec.json.encode(schema['enum']).decode()}"
+    if "enum" in schema and not any(_same(value, one) for one in schema["enum"]):
+        yield path, f"expected one of {json_bytes(schema['enum']).decode()}"
         return
     if isinstance(value, str):
         # Lengths are those of JavaScript strings.
@@ -138,11 +141,22 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _same(one: Any, other: Any) -> bool:
+    # Unlike in Python, true and 1 are different values in JSON, on any level; 1 and 1.0 are not.
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(item, other[name]) for name, item in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return one == other
+
+
 def _is(value: Any, kind: str) -> bool:
     return {
         "string": isinstance(value, str),
         "number": _number(value),
-        "integer": _number(value) and float(value).is_integer(),
+        "integer": _number(value) and (isinstance(value, int) or value.is_integer()),
         "boolean": isinstance(value, bool),
         "object": isinstance(value, Mapping),
         "array": isinstance(value, list),

@@ -237,14 +237,17 @@ def assemble(
     return messages
 
 
+def behind(events: Sequence[LogEvent], own: Sequence[str]) -> Sequence[LogEvent]:
+    """The events behind the turn's own messages; none without such messages."""
+    for at, event in enumerate(events):
+        if own and event.id == own[-1]:
+            return events[at + 1 :]
+    return ()
+
+
 def spoke_since(events: Sequence[LogEvent], own: Sequence[str], attempt: int) -> bool:
     """Whether an earlier claim of the turn has already said something: an assistant message behind its own messages."""
-    if attempt <= 1 or not own:
-        return False
-    behind = False
-    for event in events:
-        if event.id == own[-1]:
-            behind = True
-        elif behind and event.payload.get("type") == "message" and event.payload.get("role") == "assistant":
-            return True
-    return False
+    return attempt > 1 and any(
+        event.payload.get("type") == "message" and event.payload.get("role") == "assistant"
+        for event in behind(events, own)
+    )

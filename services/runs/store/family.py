@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from seed.sessions.v1 import types_pb2 as st
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from libs.store import Database, Outbox, Row, Tx, sql
-from services.runs.store.queue import START, emit, lock_run, start_values
+from libs.store import Database, Outbox, Row, sql
+from services.runs.store.queue import BUDGET_PAUSE, emit, lock_run, start_child, waits_for
 from services.runs.store.tables import TERMINAL, runs
 
 r = runs.c
@@ -41,6 +41,7 @@ _park = sql(
         wait=_p("wait", sa.LargeBinary),
         wait_calls=_p("calls", ARRAY(sa.Text)),
         usage=sa.func.coalesce(_p("usage", sa.LargeBinary), r.usage),
+        expiries=0,
         lease_until=None,
         worker=None,
         not_before=_NOW,
@@ -60,12 +61,6 @@ _go_on = sql(
     )
     .returning(runs)
 )
-_end_child = sql(
-    sa.update(runs)
-    .where(r.id == _p("id", sa.Text), r.status.not_in(TERMINAL))
-    .values(status="canceled", cancel_requested=True, finished_at=_NOW, answered=True, **_TOUCH)
-    .returning(runs)
-)
 _unanswered = sql(
     sa.select(runs, _parent.c.session_id.label("parent_session"), _parent.c.status.label("parent_status"))
     .select_from(runs.join(_parent, _parent.c.id == r.parent_run_id))
@@ -75,28 +70,43 @@ _unanswered = sql(
 )
 _answered = sql(sa.update(runs).where(r.id == _p("id", sa.Text)).values(answered=True))
 _siblings = sql(sa.select(r.status).where(r.parent_run_id == _p("id", sa.Text), r.plan_step_id == _p("step", sa.Text)))
-_count = sql(sa.select(sa.func.count()).where(r.parent_run_id == _p("id", sa.Text)))
+_awaited = sql(sa.select(r.id).where(r.parent_run_id == _p("id", sa.Text), r.parent_tool_call_id.is_not(None)))
+_live_beside = sql(
+    sa.select(
+        sa.exists().where(
+            r.session_id == _p("session_id", sa.Text), r.id != _p("id", sa.Text), r.status.not_in(TERMINAL)
+        )
+    )
+)
 _live_below = sql(sa.select(sa.func.count()).where(r.parent_run_id == _p("id", sa.Text), r.status.not_in(TERMINAL)))
 
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """A run that waits for delegated calls: the children to start, the calls, and the usage so far (JSON)."""
+    """A run that waits for delegated calls: the children to start, the calls, and the usage so far (JSON).
 
-    children: Sequence[st.TurnStart]
-    calls: Sequence[str]
+    With a `pause` it waits for a signal, having used up its time; the text says so.
+    """
+
+    children: Sequence[st.TurnStart] = ()
+    calls: Sequence[str] = ()
     usage: bytes | None = None
+    pause: str = ""
 
 
 class Family:
-    """Trees of runs. `now` gives Unix milliseconds."""
+    """Trees of runs. `now` gives Unix milliseconds, `budget_ms` is what new runs get (0: any time)."""
 
-    def __init__(self, db: Database, outbox: Outbox, now: Callable[[], int]) -> None:
-        self._db, self._outbox, self._now = db, outbox, now
+    def __init__(self, db: Database, outbox: Outbox, now: Callable[[], int], budget_ms: int = 0) -> None:
+        self._db, self._outbox, self._now, self._budget = db, outbox, now, budget_ms
 
-    async def children(self, run_id: str) -> int:
-        """How many runs a run has delegated."""
-        return await self._db.fetchval(_count, id=run_id)
+    async def awaited(self, run_id: str) -> set[str]:
+        """Ids of the runs that a run has delegated and waits or waited for."""
+        return {row["id"] for row in await self._db.fetch(_awaited, id=run_id)}
+
+    async def live_beside(self, session_id: str, run_id: str) -> bool:
+        """Whether a session has another run that is not over."""
+        return await self._db.fetchval(_live_beside, session_id=session_id, id=run_id)
 
     async def live_children(self, run_id: str) -> int:
         """How many of them are not over."""
@@ -105,43 +115,39 @@ class Family:
     async def start(self, child: st.TurnStart) -> None:
         """Queue a detached child."""
         async with self._outbox.transaction() as tx:
-            await self._start(tx, [child])
+            row = await start_child(tx, child, "", self._budget, self._now())
+            emit(tx, [row] if row is not None else [])
 
     async def park(self, run_id: str, attempt: int, park: Park) -> Row | None:
         """Start the children and let the run wait for their answers, in one transaction.
 
-        The run is queued again at once when all answers are there already. None when the claim is no longer ours, or
-        when a cancel reached it: then the children are canceled with it.
+        The run is queued again at once when all answers are there already. Returns its row, which is still running
+        when a cancel reached it: then the children are canceled with it. None when the claim is no longer ours.
         """
         async with self._outbox.transaction() as tx:
             held = await lock_run(tx, run_id)
             if held is None or held["attempt"] != attempt or held["status"] != "running":
                 return None
-            await self._start(tx, park.children)
+            for child in park.children:
+                started = await start_child(tx, child, "", self._budget, self._now())
+                emit(tx, [started] if started is not None else [])
             if held["cancel_requested"]:
-                for child in park.children:
-                    ended = await tx.fetchrow(_end_child, id=child.run_id, now=self._now())
-                    emit(tx, [ended] if ended is not None else [])
-                return None
+                return held
             calls = list(park.calls)
             pending = await tx.fetchval(_open_calls, id=run_id, calls=calls)
+            wait = msgspec.json.encode({"reason": BUDGET_PAUSE, "label": park.pause}) if park.pause else _wait(pending)
             row = await tx.fetchrow(
                 _park,
                 id=run_id,
                 attempt=attempt,
-                status="waiting" if pending else "queued",
-                wait=_wait(pending),
+                status="waiting" if wait else "queued",
+                wait=wait,
                 calls=calls,
                 usage=park.usage,
                 now=self._now(),
             )
             emit(tx, [row] if row is not None else [])
             return row
-
-    async def _start(self, tx: Tx, children: Sequence[st.TurnStart]) -> None:
-        for child in children:
-            row = await tx.fetchrow(START, **start_values(child, "", self._now()))
-            emit(tx, [row] if row is not None else [])
 
     async def unanswered(self) -> list[Row]:
         """Terminal runs whose delegating call still wants its result, with the parent's session and status."""
@@ -160,7 +166,7 @@ class Family:
         async with self._outbox.transaction() as tx:
             parent = await lock_run(tx, child["parent_run_id"])
             await tx.execute(_answered, id=child["id"])
-            if parent is None or parent["status"] != "waiting":
+            if parent is None or parent["status"] != "waiting" or waits_for(parent) != "children":
                 return None
             pending = await tx.fetchval(_open_calls, id=parent["id"], calls=parent["wait_calls"])
             row = await tx.fetchrow(

@@ -18,7 +18,10 @@ from services.runs.domain import usage
 from services.runs.domain.waiting import Limits
 from services.runs.store.dispatch import Dispatch
 from services.runs.store.rows import run_of
-from services.runs.store.tables import runs
+from services.runs.store.tables import TERMINAL, runs
+
+BUDGET_PAUSE = "budget-pause"
+"""The wait of a run that has used up its time."""
 
 r = runs.c
 
@@ -51,6 +54,7 @@ START = sql(
         max_failures=_p("max_failures", sa.Integer),
         not_before=_NOW,
         notify=_p("notify", sa.Text),
+        budget_ms=_p("budget_ms", sa.BigInteger),
         created_at=_NOW,
         updated_at=_NOW,
         version=sa.literal_column("1"),
@@ -94,7 +98,7 @@ _expired = (
 _expire = sql(
     sa.update(runs)
     .where(r.id.in_(sa.select(_expired.c.id)))
-    .values(status="queued", lease_until=None, worker=None, not_before=_NOW, **_TOUCH)
+    .values(status="queued", lease_until=None, worker=None, not_before=_NOW, expiries=r.expiries + 1, **_TOUCH)
     .returning(runs)
 )
 _mine = sa.and_(
@@ -111,6 +115,7 @@ _give_back = sql(
         worker=None,
         not_before=_p("not_before", sa.BigInteger),
         failures=_p("failures", sa.Integer),
+        expiries=0,
         **_TOUCH,
     )
     .returning(runs)
@@ -146,7 +151,28 @@ _ensure_plan = sql(
     .values(plan=_p("plan", sa.LargeBinary), **_TOUCH)
     .returning(runs)
 )
-_usage = sql(sa.update(runs).where(_mine).values(usage=_p("usage", sa.LargeBinary), **_TOUCH))
+_usage = sql(sa.update(runs).where(_mine).values(usage=_p("usage", sa.LargeBinary), expiries=0, **_TOUCH))
+_keep = sql(
+    sa.update(runs)
+    .where(_mine)
+    .values(
+        output=_p("output", sa.LargeBinary),
+        unmet_obligations=_p("unmet_obligations", sa.LargeBinary),
+        usage=sa.func.coalesce(_p("usage", sa.LargeBinary), r.usage),
+    )
+)
+_resume = sql(
+    sa.update(runs)
+    .where(r.id == _p("id", sa.Text))
+    .values(status="queued", wait=None, budget_ms=None, not_before=_NOW, **_TOUCH)
+    .returning(runs)
+)
+_end_child = sql(
+    sa.update(runs)
+    .where(r.id == _p("id", sa.Text), r.status.not_in(TERMINAL))
+    .values(status="canceled", cancel_requested=True, finished_at=_NOW, answered=True, **_TOUCH)
+    .returning(runs)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +190,12 @@ class Ending:
 
 
 _lock = sql(sa.select(runs).where(r.id == _p("id", sa.Text)).with_for_update())
+_line = sa.select(r.id, r.parent_run_id).where(r.id == _p("id", sa.Text)).cte("line", recursive=True)
+_above = runs.alias("above")
+_line = _line.union(sa.select(_above.c.id, _above.c.parent_run_id).join(_line, _above.c.id == _line.c.parent_run_id))
+_lock_line = sql(
+    sa.select(runs).where(r.id.in_(sa.select(_line.c.id))).order_by(r.depth, r.created_at, r.id).with_for_update()
+)
 _children_usage = sql(
     sa.update(runs).where(r.id == _p("id", sa.Text)).values(children_usage=_p("usage", sa.LargeBinary))
 )
@@ -174,10 +206,45 @@ async def lock_run(tx: Tx, run_id: str) -> Row | None:
     return await tx.fetchrow(_lock, id=run_id)
 
 
-async def roll_up(tx: Tx, parent: Row, child: Row) -> None:
-    """Add the usage of a run that has become terminal, its own children's included, to its parent's."""
-    total = usage.rolled_up(parent["children_usage"], child["usage"], child["children_usage"])
-    await tx.execute(_children_usage, id=parent["id"], usage=total)
+async def lock_line(tx: Tx, run_id: str) -> list[Row]:
+    """A run and all runs above it, root first, locked."""
+    return list(await tx.fetch(_lock_line, id=run_id))
+
+
+async def roll_up(tx: Tx, line: Sequence[Row], child: Row) -> None:
+    """Add the usage of a run that has become terminal, its own children's included, to its parent's.
+
+    `line` are the runs above it, root first, all locked. Those that have ended have told their own parents already, so
+    what comes later is added there too.
+    """
+    for above in reversed(line):
+        parent = await lock_run(tx, above["id"])
+        if parent is None:
+            return
+        total = usage.rolled_up(parent["children_usage"], child["usage"], child["children_usage"])
+        await tx.execute(_children_usage, id=parent["id"], usage=total)
+        if parent["status"] not in TERMINAL:
+            return
+
+
+async def start_child(tx: Tx, turn: st.TurnStart, notify: str, budget_ms: int, now: int) -> Row | None:
+    """The run of a delegated turn, unless there is one; the parent's row is locked by this.
+
+    It ends at once when the parent waits for nobody any more.
+    """
+    parent = await lock_run(tx, turn.parent_run_id)
+    row = await tx.fetchrow(START, **start_values(turn, notify, budget_ms, now))
+    if row is None or parent is None:
+        return row
+    awaited = bool(turn.parent_tool_call_id)
+    if parent["cancel_requested"] or parent["status"] == "canceled" or (awaited and parent["status"] in TERMINAL):
+        row = await tx.fetchrow(_end_child, id=row["id"], now=now)
+    return row
+
+
+def waits_for(row: Row) -> str:
+    """The reason of a run's wait; empty without one."""
+    return str(msgspec.json.decode(row["wait"])["reason"]) if row["wait"] else ""
 
 
 def emit(tx: Tx, rows: Sequence[Row]) -> None:
@@ -186,8 +253,8 @@ def emit(tx: Tx, rows: Sequence[Row]) -> None:
         tx.emit(*events.run_changed(run_of(row)))
 
 
-def start_values(turn: st.TurnStart, notify: str, now: int) -> dict[str, Any]:
-    """Values of START for a turn."""
+def start_values(turn: st.TurnStart, notify: str, budget_ms: int, now: int) -> dict[str, Any]:
+    """Values of START for a turn. `budget_ms` is 0 for a run that may take any time."""
     background = turn.queued_behind or turn.origin not in ("", "user")
     return {
         "id": turn.run_id,
@@ -205,17 +272,25 @@ def start_values(turn: st.TurnStart, notify: str, now: int) -> dict[str, Any]:
         "queue": 1 if background else 0,
         "max_failures": 3 if background else 1,
         "notify": notify,
+        "budget_ms": budget_ms or None,
         "now": now,
     }
 
 
 class Queue:
-    """Queue operations of one process. `now` gives Unix milliseconds."""
+    """Queue operations of one process. `now` gives Unix milliseconds, new runs get `budget_ms` (0: any time)."""
 
     def __init__(
-        self, db: Database, outbox: Outbox, *, lease_ms: int, now: Callable[[], int], limits: Limits | None = None
+        self,
+        db: Database,
+        outbox: Outbox,
+        *,
+        lease_ms: int,
+        now: Callable[[], int],
+        limits: Limits | None = None,
+        budget_ms: int = 0,
     ) -> None:
-        self._db, self._outbox, self._lease, self._now = db, outbox, lease_ms, now
+        self._db, self._outbox, self._lease, self._now, self._budget = db, outbox, lease_ms, now, budget_ms
         self.dispatch = Dispatch(db, limits or Limits(), lease_ms=lease_ms, now=now)
 
     async def start(self, turn: st.TurnStart, notify: str) -> tuple[Row, bool]:
@@ -224,7 +299,12 @@ class Queue:
         A turn that a message waits for is interactive and has one attempt; one queued behind another, or that nobody
         waits for, is background with three (limits.md, Runs and scripts).
         """
-        row = await self._db.fetchrow(START, **start_values(turn, notify, self._now()))
+        if turn.parent_run_id:
+            async with self._outbox.transaction() as tx:
+                row = await start_child(tx, turn, notify, self._budget, self._now())
+                emit(tx, [row] if row is not None else [])
+        else:
+            row = await self._db.fetchrow(START, **start_values(turn, notify, self._budget, self._now()))
         if row is not None:
             # Without the outbox: the claim that follows tells the run's state again.
             self._outbox.tell([events.run_changed(run_of(row))])
@@ -276,7 +356,7 @@ class Queue:
         With `parent_run_id`, its usage is added to the parent's.
         """
         async with self._outbox.transaction() as tx:
-            parent = await lock_run(tx, parent_run_id) if parent_run_id else None
+            line = await lock_line(tx, parent_run_id) if parent_run_id else []
             row = await tx.fetchrow(
                 _complete,
                 id=run_id,
@@ -291,14 +371,30 @@ class Queue:
                 output=ending.output,
                 unmet_obligations=ending.unmet_obligations,
             )
-            if row is not None and parent is not None:
-                await roll_up(tx, parent, row)
+            if row is not None:
+                await roll_up(tx, line, row)
             emit(tx, [row] if row is not None else [])
             return row
 
     async def store_usage(self, run_id: str, attempt: int, used: bytes) -> None:
         """Keep the usage so far of a held run."""
         await self._db.execute(_usage, id=run_id, attempt=attempt, usage=used, now=self._now())
+
+    async def keep(
+        self, run_id: str, attempt: int, *, output: bytes | None, unmet: bytes | None, used: bytes | None
+    ) -> None:
+        """Keep what a held run is about to end with: a later claim finds it when this one dies in between."""
+        await self._db.execute(_keep, id=run_id, attempt=attempt, output=output, unmet_obligations=unmet, usage=used)
+
+    async def resume(self, run_id: str) -> Row | None:
+        """Queue a run again that its budget paused, without a budget; None for any other."""
+        async with self._outbox.transaction() as tx:
+            row = await lock_run(tx, run_id)
+            if row is None or row["status"] != "waiting" or waits_for(row) != BUDGET_PAUSE:
+                return None
+            row = await tx.fetchrow(_resume, id=run_id, now=self._now())
+            emit(tx, [row] if row is not None else [])
+            return row
 
     async def store_plan(self, run_id: str, attempt: int, plan: Mapping[str, Any]) -> None:
         """Keep the settled plan of a held run with the run."""

@@ -53,6 +53,10 @@ runs = sa.Table(
     # Usage of terminal children, their own children included: JSON with a count of runs.
     sa.Column("children_usage", sa.LargeBinary, nullable=True),
     sa.Column("usage", sa.LargeBinary, nullable=True),
+    # How often a lease of the run ran out since it last got on.
+    sa.Column("expiries", sa.Integer, nullable=False, server_default="0"),
+    # Most ms from creation to a claim; null without a limit.
+    sa.Column("budget_ms", sa.BigInteger, nullable=True),
     # The fencing token: one more with every claim.
     sa.Column("attempt", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),

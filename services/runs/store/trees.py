@@ -8,8 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from libs.store import Database, Outbox, Row, Sql, sql
-from services.runs.store.queue import emit
+from libs.store import Database, Outbox, Row, Sql, Tx, sql
+from services.runs.store.queue import emit, lock_line, roll_up
 from services.runs.store.tables import LIVE, runs
 
 r = runs.c
@@ -64,9 +64,24 @@ def _lock(roots: Any) -> Sql:
     )
 
 
+def _lock_above(roots: Any) -> Sql:
+    """The runs above the selected ones: they are locked first, for usage is added to them."""
+    above = runs.alias("above")
+    line = sa.select(r.parent_run_id.label("id")).where(roots, r.parent_run_id.is_not(None)).cte("line", recursive=True)
+    line = line.union(
+        sa.select(above.c.parent_run_id).join(line, above.c.id == line.c.id).where(above.c.parent_run_id.is_not(None))
+    )
+    return sql(sa.select(r.id).where(r.id.in_(sa.select(line.c.id))).order_by(r.created_at, r.id).with_for_update())
+
+
 _lock_run = _lock(r.id == _p("id", sa.Text))
 _lock_session = _lock(sa.and_(r.session_id == _p("id", sa.Text), r.status.in_(LIVE)))
 _lock_agent = _lock(sa.and_(r.agent_id == _p("id", sa.Text), r.status.in_(LIVE)))
+_above_of = {
+    _lock_run: _lock_above(r.id == _p("id", sa.Text)),
+    _lock_session: _lock_above(sa.and_(r.session_id == _p("id", sa.Text), r.status.in_(LIVE))),
+    _lock_agent: _lock_above(sa.and_(r.agent_id == _p("id", sa.Text), r.status.in_(LIVE))),
+}
 _cancel_now = sql(
     sa.update(runs)
     .where(r.id == _p("id", sa.Text))
@@ -137,27 +152,49 @@ class Trees:
     async def _cancel(self, lock: Sql, subject: str) -> Canceled:
         result = Canceled()
         async with self._outbox.transaction() as tx:
-            for row in await tx.fetch(lock, id=subject):
+            for row in await self._tree(tx, lock, subject):
                 if row["status"] in ("queued", "waiting"):
-                    done = await tx.fetchrow(_cancel_now, id=row["id"], gone="", now=self._now())
-                    result.ended += [done] if done is not None else []
+                    await self._end(tx, row, "", result)
                 else:
                     asked = await tx.fetchrow(_request, id=row["id"])
                     result.asked += [asked] if asked is not None else []
             emit(tx, result.ended)
         return result
 
+    async def _tree(self, tx: Tx, lock: Sql, subject: str) -> list[Row]:
+        """What is live of a tree, locked, the deepest first: usage goes up from there."""
+        await tx.fetch(_above_of[lock], id=subject)
+        found: dict[str, Row] = {}
+        while True:
+            # A run that parked while its row was waited for here has started children this statement did not see.
+            rows = await tx.fetch(lock, id=subject)
+            if all(row["id"] in found for row in rows):
+                return sorted(found.values(), key=lambda row: -row["depth"])
+            found = {row["id"]: row for row in rows}
+
+    async def _end(self, tx: Tx, row: Row, gone: str, result: Canceled) -> None:
+        done = await tx.fetchrow(_cancel_now, id=row["id"], gone=gone, now=self._now())
+        if done is not None:
+            result.ended.append(done)
+            if done["parent_run_id"]:
+                await roll_up(tx, await lock_line(tx, done["parent_run_id"]), done)
+
     async def detach(self, subject: str, value: str) -> Canceled:
         """Cancel at once what is live of a deleted session or agent, and forget the reference.
 
-        `subject` is session_id or agent_id. A worker that still holds one of the runs is fenced off.
+        `subject` is session_id or agent_id. A worker that still holds one of these runs is fenced off; runs below them
+        that belong to others are canceled as always.
         """
         lock, gone = (_lock_session, "Session") if subject == "session_id" else (_lock_agent, "Agent")
         result = Canceled()
         async with self._outbox.transaction() as tx:
-            for row in await tx.fetch(lock, id=value):
-                done = await tx.fetchrow(_cancel_now, id=row["id"], gone=gone, now=self._now())
-                result.ended += [done] if done is not None else []
+            for row in await self._tree(tx, lock, value):
+                own = row[subject] == value
+                if own or row["status"] in ("queued", "waiting"):
+                    await self._end(tx, row, gone if own else "", result)
+                else:
+                    asked = await tx.fetchrow(_request, id=row["id"])
+                    result.asked += [asked] if asked is not None else []
             emit(tx, result.ended)
             await tx.execute(_forget[subject], id=value)
         return result

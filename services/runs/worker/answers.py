@@ -40,8 +40,10 @@ class Answers:
         for child in await self._family.unanswered():
             try:
                 resumed += await self._one(child)
-            except SeedError as e:
+            except (SeedError, OSError) as e:
                 log.warning("result not delivered yet", run=child["id"], error=type(e).__name__)
+            except Exception as e:  # one that cannot be delivered must not keep others from it
+                log.error("result not delivered", run=child["id"], error=type(e).__name__, exc_info=e)
         return resumed
 
     async def wait(self) -> None:
@@ -65,6 +67,7 @@ class Answers:
             step = ""
         request = turns_pb2.AnswerCallRequest(
             run_id=child["parent_run_id"],
+            child_run_id=child["id"],
             tool_call_id=call,
             payload=msgspec.json.encode(payload),
             resolve_step_id=step,

@@ -11,6 +11,7 @@ from seed.sessions.v1 import turns_pb2, turns_pb2_grpc, types_pb2
 
 from libs import wire
 from libs.errors import Invalid, NotFound
+from libs.protocol import json_bytes
 from libs.rpc import Peer
 from services.runs.domain.delegate import Delegation, first_message
 from services.runs.providers.contract import ConfigError, ModelConfig
@@ -79,7 +80,7 @@ class SessionLog:
             title=wanted.title,
             title_source="agent" if wanted.titled else "system",
             message=first_message(wanted.brief),
-            spec=msgspec.json.encode(wanted.spec) if wanted.spec else b"",
+            spec=json_bytes(wanted.spec) if wanted.spec else b"",
             parent_tool_call_id=where.pop("tool_call_id"),
             **where,
         )

@@ -13,11 +13,13 @@ from seed.sessions.v1 import types_pb2 as st
 from libs.store import Row
 from services.runs.domain import delegate, schema, verbs
 from services.runs.domain import plan as plans
+from services.runs.domain.transcript import LogEvent
 from services.runs.providers.contract import ToolCallPart, ToolSpec
 from services.runs.store.family import Family
 from services.runs.store.queue import Queue
 from services.runs.worker.log import SessionLog
 
+RETURN = "return_result"
 RESULT_ATTEMPTS = 3
 """Invalid results a typed child may deliver before its run fails (limits.md)."""
 
@@ -85,6 +87,28 @@ class ToolBox:
         """Whether calls of this tool leave events in the session; `plan` leaves none."""
         return name != "plan"
 
+    def recover(self, events: Sequence[LogEvent]) -> None:
+        """Take up what an earlier claim of the turn has delivered."""
+        if self._output is None:
+            return
+        given: dict[Any, Any] = {}
+        for event in events:
+            payload = event.payload
+            if payload.get("name") != RETURN:
+                continue
+            if payload.get("type") == "tool_call":
+                given[payload.get("id")] = payload.get("input")
+            elif payload.get("type") == "tool_result" and payload.get("toolCallId") in given:
+                value = given.pop(payload["toolCallId"])
+                if "error" in payload:
+                    self.refused += isinstance(value, dict) and bool(schema.errors(value, self._shape))
+                elif not self.returned:
+                    self.result, self.returned = value, True
+
+    @property
+    def _shape(self) -> dict[str, Any]:
+        return {"type": "object", **(self._output or {})}
+
     async def execute(self, call: ToolCallPart, step: str) -> Any:
         """Run a call and return its output, or `Spawned`. `step` names the reply. Raises VerbError for the model."""
         arguments = call.arguments
@@ -96,8 +120,8 @@ class ToolBox:
             return await self._set_status(arguments)
         if call.name == "delegate":
             return await self._delegate(call, arguments, step)
-        if call.name == "return_result" and self._output is not None:
-            return self._take_result(arguments, self._output)
+        if call.name == RETURN and self._output is not None:
+            return self._take_result(arguments)
         offered = ", ".join(s.name for s in self.specs)
         raise verbs.VerbError(f"There is no tool named {call.name}. Tools: {offered}.")
 
@@ -122,8 +146,8 @@ class ToolBox:
             answer["description"] = session.description
         return answer
 
-    def _take_result(self, value: dict[str, Any], output: Mapping[str, Any]) -> Any:
-        faults = schema.errors(value, {"type": "object", **output})
+    def _take_result(self, value: dict[str, Any]) -> Any:
+        faults = schema.errors(value, self._shape)
         if faults:
             self.refused += 1
             raise verbs.VerbError("The result does not have the declared shape: " + "; ".join(faults))
@@ -138,8 +162,8 @@ class ToolBox:
             if row["depth"] + 1 > limits.depth:
                 raise verbs.VerbError(f"delegate: depth limit reached ({limits.depth}). Do the work here.")
             if not wanted.detached:
-                started = await self._family.children(row["id"]) + len(self.spawned)
-                if started >= limits.children:
+                spawned_now = {spawned.turn.run_id for spawned in self.spawned}
+                if len(await self._family.awaited(row["id"]) | spawned_now) >= limits.children:
                     raise verbs.VerbError(f"delegate: {limits.children} helpers a run is the most. Do the work here.")
             plan_step = self._running_step()
             turn = await self._log.spawn(

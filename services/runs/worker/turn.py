@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,7 @@ from seed.sessions.v1 import turns_pb2, types_pb2
 
 from libs import telemetry
 from libs.errors import Canceled, Invalid, NotFound, StaleAttempt, Unavailable
-from libs.store import Row
+from libs.protocol import json_bytes
 from services.runs.domain import obligations, transcript, verbs
 from services.runs.domain import plan as plans
 from services.runs.domain.usage import usage_json, usage_of
@@ -31,12 +30,10 @@ from services.runs.providers.contract import (
     Usage,
     UserMessage,
 )
-from services.runs.providers.gateway import ModelGateway
-from services.runs.store.family import Family, Park
-from services.runs.store.queue import Ending, Queue
-from services.runs.worker.log import ModelResolver, SessionLog
-from services.runs.worker.partials import PartialStream
-from services.runs.worker.tools import RESULT_ATTEMPTS, Limits, Spawned, ToolBox
+from services.runs.store.family import Park
+from services.runs.store.queue import Ending
+from services.runs.worker.claim import Held, Parts, Verdict
+from services.runs.worker.tools import RESULT_ATTEMPTS, Spawned, ToolBox
 
 log = telemetry.get_logger("turn")
 
@@ -45,63 +42,13 @@ NOT_TYPED = "output-schema"
 RESULT_MISSING = "The work ended without the result it was asked for"
 RESULT_REFUSED = "The result did not have the declared shape after three attempts"
 UNDELIVERED = "The result was taken, but nobody waits for it any more: nothing was delivered upstream."
+CRASHED = "The run was given up: every process that executed it died"
+MOST_EXPIRIES = 5
+"""Leases in a row that may run out without any progress before a run is given up."""
+PAUSED = "The run has used up its time of {} s. A signal lets it go on."
 NO_TEXT = "Model response did not include assistant text"
 _CODES = {500: "executor-error", 502: "provider-error"}
 ENDED_BADLY = "The provider ended the reply with an error"
-
-
-@dataclass(slots=True)
-class Held:
-    """A run this worker holds. `stop` says why its task is being canceled: canceled, lost or drain."""
-
-    row: Row
-    stop: str = ""
-    task: asyncio.Task[None] | None = None
-    started: bool = False
-
-    @property
-    def run_id(self) -> str:
-        """Run id."""
-        return self.row["id"]
-
-    @property
-    def attempt(self) -> int:
-        """Attempt of the claim."""
-        return self.row["attempt"]
-
-    def halt(self, why: str) -> None:
-        """End the run's task; the first reason stays."""
-        if not self.stop and self.task is not None:
-            self.stop = why
-            # A task canceled before its first step would never run what settles it: it looks at `stop` itself.
-            if self.started:
-                self.task.cancel()
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of a claim: an ending for good, a park, or another try not before `again_at` (Unix ms)."""
-
-    ending: Ending | None = None
-    park: Park | None = None
-    again_at: int = 0
-    failed: bool = False
-
-
-@dataclass(slots=True)
-class Parts:
-    """What a turn works with."""
-
-    queue: Queue
-    family: Family
-    limits: Limits
-    models: ModelResolver
-    gateway: ModelGateway
-    now: Callable[[], int]
-    log_of: Callable[[str, int], SessionLog]
-    stream_of: Callable[[Row], PartialStream]
-    backoff_ms: Callable[[int], int]
-    title: Callable[[turns_pb2.BeginTurnResponse, ModelConfig, SessionLog, list[transcript.LogEvent]], None]
 
 
 @dataclass(slots=True)
@@ -125,6 +72,8 @@ class Turn:
         self._stream = parts.stream_of(held.row)
         self._progress = _Progress(usage=usage_of(held.row["usage"]))
         self._model: ModelConfig | None = None
+        self._plan: dict[str, Any] | None = None
+        self._box: ToolBox | None = None
         self._reply_started = 0.0
         self._step = 0
 
@@ -167,35 +116,29 @@ class Turn:
         if self._held.row["cancel_requested"]:
             await self._clear_earlier()
             return await self._canceled()
+        if self._held.row["expiries"] >= MOST_EXPIRIES:
+            return await self._failed("executor-error", CRASHED, 500, retryable=False)
+        if self._overdue() and (await self._log.finish("waiting")).status == "waiting":
+            return Verdict(park=Park(pause=PAUSED.format(self._held.row["budget_ms"] // 1000)))
         begin = await self._log.begin()
         await self._clear_earlier()
         if begin.HasField("outcome"):
-            done = begin.outcome
-            code = _CODES.get(done.error_status, "config-error")
-            return Verdict(
-                Ending(
-                    done.status,
-                    assistant_event_id=done.assistant_event_id,
-                    error=_error(code, done.error_message) if done.error_message else None,
-                    error_status=done.error_status,
-                    gone=done.gone,
-                )
-            )
+            return self._as_recorded(begin.outcome)
         if begin.canceled:
             return await self._canceled()
         if begin.pending_children:
             # An earlier attempt delegated and died before it parked.
             return await self._park(list(begin.pending_children))
         self._stream.activity("starting", usage=usage_json(self._progress.usage))
+        plan = self._plan = await self._current_plan(begin)
         self._model = await self._parts.models.resolve(begin)
         events = [transcript.LogEvent(e.id, msgspec.json.decode(e.payload)) for e in begin.events]
-        plan = await self._current_plan(begin)
         self._parts.title(begin, self._model, self._log, events)
         messages = transcript.assemble(
             events, own=list(begin.own_event_ids), queued_behind=begin.queued_behind, plan=plan
         )
         self._progress.wrote_text = transcript.spoke_since(events, list(begin.own_event_ids), self._held.attempt)
-        tools = ToolBox(
+        tools = self._box = ToolBox(
             self._log,
             self._parts.queue,
             self._parts.family,
@@ -205,7 +148,31 @@ class Turn:
             limits=self._parts.limits,
             now=self._parts.now,
         )
-        return await self._converse(begin.system_prompt, messages, tools)
+        if self._held.attempt > 1:
+            tools.recover(transcript.behind(events, list(begin.own_event_ids)))
+        return await self._typed_end(tools) or await self._converse(begin.system_prompt, messages, tools)
+
+    def _overdue(self) -> bool:
+        row = self._held.row
+        return row["budget_ms"] is not None and self._parts.now() - row["created_at"] > row["budget_ms"]
+
+    def _as_recorded(self, done: types_pb2.TurnOutcome) -> Verdict:
+        """The ending that an earlier claim wrote down without ending its run."""
+        row = self._held.row
+        code = _CODES.get(done.error_status, "config-error")
+        if done.error_message in (RESULT_MISSING, RESULT_REFUSED):
+            code = NOT_TYPED
+        return Verdict(
+            Ending(
+                done.status,
+                assistant_event_id=done.assistant_event_id,
+                error=_error(code, done.error_message) if done.error_message else None,
+                error_status=done.error_status,
+                gone=done.gone,
+                output=row["output"],
+                unmet_obligations=row["unmet_obligations"],
+            )
+        )
 
     async def _clear_earlier(self) -> None:
         if self._held.attempt > 1:
@@ -236,13 +203,20 @@ class Turn:
             self._parts_of(messages, reply)
             await self._parts.queue.store_usage(self._held.run_id, self._held.attempt, self._usage() or b"{}")
             results = await self._tools(reply, tools)
-            if tools.returned:
-                return await self._finish_typed(tools)
-            if tools.refused >= RESULT_ATTEMPTS:
-                return await self._failed(NOT_TYPED, RESULT_REFUSED, 502, retryable=False)
+            ended = await self._typed_end(tools)
+            if ended is not None:
+                return ended
             if tools.spawned:
                 return await self._park([spawned.turn for spawned in tools.spawned])
             messages.extend(results)
+
+    async def _typed_end(self, tools: ToolBox) -> Verdict | None:
+        """The end of a typed child that has delivered its result, or something else too often."""
+        if tools.returned:
+            return await self._finish_typed(tools)
+        if tools.refused >= RESULT_ATTEMPTS:
+            return await self._failed(NOT_TYPED, RESULT_REFUSED, 502, retryable=False)
+        return None
 
     async def _debts(self, tools: ToolBox) -> list[obligations.Obligation]:
         plan = tools.plan
@@ -317,9 +291,7 @@ class Turn:
 
     def _event(self, name: str, payload: dict[str, Any]) -> turns_pb2.NewEvent:
         # Older attempts are fenced off, so a step is named within its attempt: a repeated call finds it stored.
-        return turns_pb2.NewEvent(
-            step=f"{self._held.attempt}:{self._step}:{name}", payload=msgspec.json.encode(payload)
-        )
+        return turns_pb2.NewEvent(step=f"{self._held.attempt}:{self._step}:{name}", payload=json_bytes(payload))
 
     async def _tools(self, reply: ReplyDone, tools: ToolBox) -> list[ToolResultMessage]:
         """Append the text and the calls, run the calls side by side, append each result when it is there."""
@@ -388,10 +360,11 @@ class Turn:
             await self._log.append(*events)
             await self._text_saved()
             return await self._failed(NOT_TYPED, RESULT_MISSING, 502, retryable=False, unmet=unmet)
-        await self._settle_plan(tools, succeeded=True)
+        await self._settle_plan(succeeded=True)
+        output = msgspec.json.encode({"text": reply.text}) if self._held.row["parent_run_id"] else None
+        await self._keep(output, unmet)
         outcome = await self._log.finish("succeeded", events)
         await self._text_saved()
-        output = msgspec.json.encode({"text": reply.text}) if self._held.row["parent_run_id"] else None
         return Verdict(
             Ending(
                 "succeeded",
@@ -408,25 +381,32 @@ class Turn:
         if not self._held.row["parent_run_id"]:
             # A later run of the session delivers to nobody: the call was answered when its own run ended.
             events.append(self._event("undelivered", obligations.message(UNDELIVERED)))
-        await self._settle_plan(tools, succeeded=True)
+        await self._settle_plan(succeeded=True)
+        output = json_bytes(tools.result)
+        await self._keep(output, None)
         outcome = await self._log.finish("succeeded", events)
         return Verdict(
-            Ending(
-                "succeeded",
-                assistant_event_id=outcome.assistant_event_id,
-                usage=self._usage(),
-                output=msgspec.json.encode(tools.result),
-            )
+            Ending("succeeded", assistant_event_id=outcome.assistant_event_id, usage=self._usage(), output=output)
         )
 
-    async def _settle_plan(self, tools: ToolBox, *, succeeded: bool) -> None:
-        """Running steps of the run's own plan end with it; pending ones stay."""
-        plan = tools.plan
-        if plan is None or plan.get("ownerRunId") != self._held.run_id:
+    async def _keep(self, output: bytes | None, unmet: bytes | None) -> None:
+        if output is not None or unmet is not None:
+            await self._parts.queue.keep(
+                self._held.run_id, self._held.attempt, output=output, unmet=unmet, used=self._usage()
+            )
+
+    async def _settle_plan(self, *, succeeded: bool) -> None:
+        """Running steps end with the session's last run, pending ones stay; a settled plan is kept with its run."""
+        plan, row = self._box.plan if self._box is not None else self._plan, self._held.row
+        if plan is None:
             return
-        changed = obligations.settled_after(plan, succeeded)
-        if changed is not None:
-            await self._log.set_plan(changed)
+        if any(step.get("status") == "running" for step in plan.get("steps", ())):
+            if await self._parts.family.live_beside(row["session_id"], row["id"]):
+                return
+            plan = obligations.settled_after(plan, succeeded, self._parts.now())
+            await self._log.set_plan(plan)
+        if plans.settled(plan) and plan.get("ownerRunId") == row["id"]:
+            await self._parts.queue.store_plan(row["id"], row["attempt"], plan)
 
     async def _canceled(self) -> Verdict | None:
         """Keep the text streamed so far; without any text of this turn the session says that it was stopped."""
@@ -467,6 +447,8 @@ class Turn:
             await self._stream.clear()
             return Verdict(again_at=self._parts.now() + self._parts.backoff_ms(failures), failed=True)
         try:
+            await self._settle_plan(succeeded=False)
+            await self._keep(None, unmet)
             event = self._event("error", {"type": "error", "message": message})
             await self._log.finish("failed", [event], error_message=message, error_status=status)
         except Canceled:

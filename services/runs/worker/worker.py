@@ -22,8 +22,9 @@ from services.runs.store.queue import Queue
 from services.runs.store.rows import outcome_of
 from services.runs.store.workers import Workers
 from services.runs.worker.answers import Answers
+from services.runs.worker.claim import Held, Parts, Verdict
 from services.runs.worker.presence import Presence
-from services.runs.worker.turn import Held, Parts, Turn, Verdict
+from services.runs.worker.turn import Turn
 
 log = telemetry.get_logger("worker")
 
@@ -219,6 +220,8 @@ class Worker:
         """Let a run wait for its children; a cancel that came first ends it instead."""
         row = await self._settle(lambda: self._parts.family.park(held.run_id, held.attempt, park))
         if row is None:
+            return None
+        if row["status"] == "running":
             return await turn.end_canceled()
         self._tell(row)
         self._bus.publish(events.WORK, b"")
