@@ -11,11 +11,16 @@ from typing import Any
 from libs.stack.scripted import Answer, Calls, Fail, Say
 from tests.chaos.history import TAG, Shown
 
-WORK = ("instant", "instant", "instant", "slow", "slow", "tools", "tools", "delegate", "flaky", "refused", "broken")
+WORK = (
+    *("instant", "instant", "instant", "slow", "slow", "long", "tools", "tools", "delegate", "delegate"),
+    *("flaky", "refused", "broken"),
+)
 """What a message may ask for; repeated ones more often."""
-CHILD_WORK = ("instant", "slow", "tools", "refused")
+CHILD_WORK = ("instant", "slow", "tools", "long", "refused")
 FAILURE = "scripted failure"
 
+# Seconds that an answer takes. A long one still runs elsewhere when the worker that was frozen in it wakes up.
+_TAKES_S = {"slow": 0.3, "long": 2.5}
 # How many requests of a tag fail, with which status: the gateway itself asks three times after a 500.
 _FAILS = {"flaky": (1, 500), "refused": (1, 400), "broken": (3, 500)}
 _PLACEHOLDER = re.compile(r'"status":\s*"running"')
@@ -47,12 +52,12 @@ class Model:
             return Fail(status, f"{FAILURE} of {tag}")
         if kind in ("tools", "delegate") and not any(f"{tag} " in arguments for _, arguments in tools.values()):
             return self._work(tag, kind)
-        return self._final(tag, slow=kind == "slow")
+        return self._final(tag, _TAKES_S.get(kind, 0.0))
 
-    def _final(self, tag: str, *, slow: bool) -> Say:
+    def _final(self, tag: str, seconds: float) -> Say:
         words = f"final {next(self._finals)} to {tag}.".split(" ")
         chunks = [*(word + " " for word in words[:-1]), words[-1]]
-        return Say(chunks, delay_s=0.3 / len(chunks) if slow else 0.0)
+        return Say(chunks, delay_s=seconds / len(chunks))
 
     def _work(self, tag: str, kind: str) -> Calls:
         if kind == "tools":
