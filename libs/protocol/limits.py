@@ -20,6 +20,11 @@ BODIES_IN_FLIGHT_BYTES: Final = 512 * MIB
 """Default bound of all bodies an edge holds at once; 503 with Retry-After."""
 SUBSCRIPTIONS_PER_SOCKET: Final = 256
 """Error event `Too many subscriptions`."""
+REQUESTS_PER_ACCOUNT: Final = 200
+"""Of our own: requests a second of one account on the average."""
+REQUEST_BURST_PER_ACCOUNT: Final = 1000
+REQUESTS_PER_ADDRESS: Final = 500
+REQUEST_BURST_PER_ADDRESS: Final = 2000
 SOCKETS_PER_ACCOUNT: Final = 64
 """Error event `Too many sockets` at the first Subscribe, then close 1013."""
 SOCKETS_PER_ADDRESS: Final = 256

@@ -22,6 +22,7 @@ from services.edge.api.secrets import SecretActions
 from services.edge.api.sessions import SessionActions
 from services.edge.api.verify import Verifier
 from services.edge.api.websocket import WebSockets
+from services.edge.domain.rates import Rate, Rates
 from services.edge.domain.replay import ReplayWindow
 from services.edge.live.hub import Hub
 from services.edge.live.tasks import Tasks
@@ -54,6 +55,11 @@ class Edge:
         self._valkey = Valkey(s.redis_url)
         self._news = TurnNews(self._peers)
         self._window = ReplayWindow(self._valkey, now_ms=now_ms, skew_ms=s.clock_skew_ms)
+        self._rates = Rates(
+            self._valkey,
+            account=Rate(s.requests_per_account * s.rate_limits, s.request_burst_per_account),
+            address=Rate(s.requests_per_address * s.rate_limits, s.request_burst_per_address),
+        )
         verifier = Verifier(self._peers, now_ms=now_ms, skew_ms=s.clock_skew_ms, max_depth=s.nesting_limit)
         self._notify = edge_subject(self.edge_id)
         messages = MessageActions(self._peers, self._news.waits, notify=self._notify, wait_s=s.message_wait_ms / 1000)
@@ -66,7 +72,7 @@ class Edge:
             messages.handlers(),
             attachments.handlers(),
         )
-        dispatcher = Dispatcher(verifier, self._window, areas, attachments.streams())
+        dispatcher = Dispatcher(verifier, self._window, areas, attachments.streams(), self._rates)
         bodies = Bodies(limit=s.body_limit_bytes, budget=s.bodies_in_flight_bytes, timeout_s=s.body_timeout_ms / 1000)
         self._tasks = Tasks()
         self._hub = Hub(
@@ -83,8 +89,8 @@ class Edge:
             ping_s=s.ping_interval_ms / 1000,
             pong_s=s.pong_timeout_ms / 1000,
         )
-        self._sockets = WebSockets(verifier, self._hub, self._tracker, queue_bytes=s.send_queue_bytes)
-        self._routes = Routes(dispatcher, bodies, Info(s), self._sockets.handle)
+        self._sockets = WebSockets(verifier, self._hub, self._tracker, self._rates, queue_bytes=s.send_queue_bytes)
+        self._routes = Routes(dispatcher, bodies, Info(s), self._sockets.handle, self._rates)
         self._runner: web.ServerRunner | None = None
         self._background: asyncio.Task[None] | None = None
         self.port = 0
@@ -109,6 +115,7 @@ class Edge:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._tasks.run())
             group.create_task(self._window.renew())
+            group.create_task(self._rates.share())
             group.create_task(self._hub.run())
             group.create_task(self._tracker.keep_alive())
 

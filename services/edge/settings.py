@@ -30,6 +30,25 @@ class EdgeSettings(Settings):
     message_wait_ms: int = Field(
         default=600_000, ge=0, description="How long MessageSession and RetrySession wait for the end of their turn."
     )
+    rate_limits: bool = Field(
+        default=True, description="Whether requests a second are limited; off for load and conformance runs."
+    )
+    requests_per_account: float = Field(
+        default=limits.REQUESTS_PER_ACCOUNT,
+        ge=0,
+        description="Requests a second of one account, over all edges; 0: any.",
+    )
+    request_burst_per_account: int = Field(
+        default=limits.REQUEST_BURST_PER_ACCOUNT, ge=1, description="Requests of one account at once, after a pause."
+    )
+    requests_per_address: float = Field(
+        default=limits.REQUESTS_PER_ADDRESS,
+        ge=0,
+        description="Requests a second from one TCP peer, over all edges; 0: any, as behind a proxy.",
+    )
+    request_burst_per_address: int = Field(
+        default=limits.REQUEST_BURST_PER_ADDRESS, ge=1, description="Requests from one TCP peer at once, after a pause."
+    )
 
     sockets_per_address: int = Field(
         default=limits.SOCKETS_PER_ADDRESS, ge=1, description="WebSockets open from one address."

@@ -16,6 +16,7 @@ from libs.wire import Envelope
 from services.edge import metrics
 from services.edge.api.call import Call, Handler, Streamed, StreamHandler
 from services.edge.api.verify import Verifier
+from services.edge.domain.rates import Rates
 from services.edge.domain.replay import Answer, ReplayWindow
 
 log = telemetry.get_logger("actions")
@@ -41,8 +42,9 @@ class Dispatcher:
         window: ReplayWindow,
         areas: Iterable[Mapping[str, Handler]],
         streams: Mapping[str, StreamHandler],
+        rates: Rates,
     ) -> None:
-        self._verifier, self._window, self._streams = verifier, window, streams
+        self._verifier, self._window, self._streams, self._rates = verifier, window, streams, rates
         self._handlers: dict[str, Handler] = {}
         for area in areas:
             self._handlers.update(area)
@@ -55,6 +57,7 @@ class Dispatcher:
         name = _UNNAMED
         try:
             envelope = await self._verifier.verify(body)
+            self._rates.account(envelope.account)
             name = envelope.name if envelope.name in ACTIONS else _UNNAMED
             answer = await self._dispatch(envelope)
         except SeedError as e:

@@ -14,6 +14,7 @@ from services.edge.api.body import Bodies
 from services.edge.api.call import Streamed
 from services.edge.api.dispatch import Dispatcher, error_answer
 from services.edge.api.info import Info
+from services.edge.domain.rates import Rates
 from services.edge.domain.replay import Answer
 
 log = telemetry.get_logger("http")
@@ -60,8 +61,10 @@ class Routes:
         bodies: Bodies,
         info: Info,
         websocket: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        rates: Rates,
     ) -> None:
         self._dispatcher, self._bodies, self._info, self._websocket = dispatcher, bodies, info, websocket
+        self._rates = rates
         # Copied by every response: building it from a dict costs more.
         self._cbor = CIMultiDict(_CBOR)
 
@@ -84,6 +87,7 @@ class Routes:
 
     async def _message(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            self._rates.address(request.remote or "")
             declared = request.headers.get(hdrs.CONTENT_TYPE, "")
             if declared.partition(";")[0].strip().lower() != "application/cbor":
                 raise UnsupportedMedia("Content-Type must be application/cbor")

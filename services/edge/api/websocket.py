@@ -14,6 +14,7 @@ from services.edge.api.dispatch import SUBSCRIBE
 from services.edge.api.http import text_response
 from services.edge.api.socket import LiveSocket
 from services.edge.api.verify import Verifier
+from services.edge.domain.rates import Rates
 from services.edge.live import encode
 from services.edge.live.hub import Hub
 from services.edge.live.tracker import Tracker
@@ -28,8 +29,9 @@ _BYTES = msgspec.json.Decoder(list[int])
 class WebSockets:
     """Serves all WebSockets of this edge. `queue_bytes` is what may wait for a slow one."""
 
-    def __init__(self, verifier: Verifier, hub: Hub, tracker: Tracker, *, queue_bytes: int) -> None:
+    def __init__(self, verifier: Verifier, hub: Hub, tracker: Tracker, rates: Rates, *, queue_bytes: int) -> None:
         self._verifier, self._hub, self._tracker, self._queue_bytes = verifier, hub, tracker, queue_bytes
+        self._rates = rates
         self._closing = False
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -73,6 +75,7 @@ class WebSockets:
 
     async def _subscribe(self, socket: LiveSocket, body: bytes) -> None:
         envelope = await self._verifier.verify(body)
+        self._rates.account(envelope.account)
         if envelope.name != SUBSCRIBE:
             raise Invalid("Expected Subscribe action")
         if socket.account:

@@ -1,7 +1,8 @@
-"""Valkey (or Redis): the replay window, and the text of blocks in flight."""
+"""Valkey (or Redis): the replay window, the buckets of the rates, and the text of blocks in flight."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import redis.asyncio
@@ -9,6 +10,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from services.edge.domain.rates import Spent
 from services.edge.domain.replay import StoreAway
 
 _FAILURES = (RedisError, OSError, TimeoutError)
@@ -17,6 +19,26 @@ _CONNECTIONS = 16
 
 # A mark is only deleted by who set it: after a stall it may have expired and belong to another edge.
 _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+
+# Token buckets as hashes of what is left and when (server's clock, ms). ARGV: per second, burst, spent, for each key.
+# They end when they would be full; a debt is at most one burst.
+_SPEND = """
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local left = {}
+for i, key in ipairs(KEYS) do
+  local rate, burst, spent = tonumber(ARGV[3 * i - 2]), tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i])
+  local known = redis.call('HMGET', key, 'left', 'at')
+  local n = tonumber(known[1]) or burst
+  n = math.min(burst, n + math.max(0, now - (tonumber(known[2]) or now)) * rate / 1000)
+  n = math.max(-burst, n - spent)
+  redis.call('HSET', key, 'left', n, 'at', now)
+  redis.call('PEXPIRE', key, math.ceil((burst - n) / rate * 1000) + 1000)
+  left[i] = tostring(n)
+end
+return left
+"""
+_BUCKET = "seed:rate:"
 
 PARTIAL_KEY = "seed:partial:{session}"
 """HASH of partial id to text so far, UTF-8; the runs worker writes it before it publishes the delta."""
@@ -63,6 +85,15 @@ class Valkey:
         """Delete `key` when it still holds `mark`."""
         try:
             await self._redis.eval(_RELEASE, 1, key, mark)
+        except _FAILURES as e:
+            raise StoreAway from e
+
+    async def spend(self, spent: Sequence[Spent]) -> list[float]:
+        """Take from shared buckets; returns what is in them then, below zero for a debt."""
+        keys = [_BUCKET + one.key for one in spent]
+        values = [value for one in spent for value in (one.rate.per_second, one.rate.burst, one.count)]
+        try:
+            return [float(left) for left in await self._redis.eval(_SPEND, len(keys), *keys, *values)]
         except _FAILURES as e:
             raise StoreAway from e
 
