@@ -185,6 +185,7 @@ WRONG: dict[str, tuple[Breaking, str]] = {
     "child unanswered": (lambda h: drop(h, "e11"), "call k2 has a child and no answer"),
     "answer of no child": (lambda h: setattr(turn(h, "R4"), "parent", "R1"), "run R4, which is none of its children"),
     "another's answer": (lambda h: in_place(h, "e11", output={**CHILD, "runId": "R1"}), "not answered by its child R4"),
+    "repaired, though awaited": (lambda h: in_place(h, "e11", error="interrupted", output=None), "not answered by its"),
     "wrong answer": (lambda h: in_place(h, "e11", output={**CHILD, "status": "failed"}), "answered with failed, its"),
     "turn without run": (lambda h: h.runs.pop(), "turn R5 has no run"),
     "run without turn": (lambda h: h.runs.append(Run("R9", "succeeded")), "run R9 has no turn"),
@@ -225,3 +226,11 @@ def test_waiting_for_a_live_child_is_legitimate() -> None:
     history = good()
     run(history, "R3").status, run(history, "R4").status = "waiting", "running"
     assert not [text for text in violations(history) if "stuck" in text and "R3" in text]
+
+
+def test_the_call_of_a_canceled_turn_may_be_closed_without_its_child() -> None:
+    history = good()
+    event(history, "e11").payload = {"type": "tool_result", "toolCallId": "k2", "name": "delegate", "error": "no"}
+    assert any("not answered by its child" in text for text in violations(history))
+    turn(history, "R3").status = "canceled"
+    assert not any("k2" in text for text in violations(history))
