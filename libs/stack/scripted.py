@@ -95,7 +95,9 @@ class ScriptedProvider:
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> Self:
         """Listen; port 0 is any free one."""
         # The plain server, without a router: it must cost next to nothing beside what it helps to measure.
-        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=0.2)
+        # Who hangs up while a gate holds the answer is let go.
+        server = web.Server(self._handle, access_log=None, handler_cancellation=True)
+        self._runner = web.ServerRunner(server, shutdown_timeout=0.2)
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port).start()
         self.url = f"http://{host}:{self._runner.addresses[0][1]}/v1"
