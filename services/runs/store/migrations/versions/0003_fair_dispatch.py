@@ -106,7 +106,11 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
+  -- Some more than wanted, in place of those that a cancel holds in this moment.
+  v_wanted CONSTANT bigint := p_slots + 8;
   v_accounts text[];
+  v_most bigint;
+  v_ids text[];
 BEGIN
   PERFORM pg_advisory_xact_lock('runs'::regclass::oid::bigint);
   v_accounts := ARRAY(SELECT runs_accounts((SELECT r.after FROM dispatch_ring r), p_accounts));
@@ -115,19 +119,22 @@ BEGIN
   ELSIF cardinality(v_accounts) = p_accounts THEN
     UPDATE dispatch_ring SET after = v_accounts[p_accounts];
   END IF;
+  -- Of many accounts few runs each are enough; unless few of the accounts have any that are due.
+  v_most := least(v_wanted, 2 * v_wanted / cardinality(v_accounts) + 1);
+  LOOP
+    v_ids := ARRAY(
+      SELECT d.id FROM runs_due(v_accounts, p_now, v_most, p_running, p_background, p_hourly) d
+      ORDER BY d.load, d.served, d.created_at, d.id LIMIT v_wanted
+    );
+    EXIT WHEN v_most >= v_wanted OR cardinality(v_ids) >= p_slots OR cardinality(v_ids) < v_most;
+    v_most := v_wanted;
+  END LOOP;
   RETURN QUERY
   WITH pick AS (
     SELECT r.id
-    FROM (
-      -- Some more than wanted, in place of those that a cancel holds in this moment.
-      SELECT d.id, d.load, d.served, d.created_at
-      FROM runs_due(v_accounts, p_now, p_slots + 8, p_running, p_background, p_hourly) d
-      ORDER BY d.load, d.served, d.created_at, d.id
-      LIMIT p_slots + 8
-    ) d
-    JOIN runs r ON r.id = d.id
+    FROM unnest(v_ids) WITH ORDINALITY d (id, place) JOIN runs r ON r.id = d.id
     WHERE r.status = 'queued'
-    ORDER BY d.load, d.served, d.created_at, d.id
+    ORDER BY d.place
     LIMIT p_slots
     FOR UPDATE OF r SKIP LOCKED
   )
