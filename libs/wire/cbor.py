@@ -18,9 +18,9 @@ from .reader import DecodeError, read
 MAX_DEPTH: Final = 256
 """Containers within containers, the outermost included."""
 
-MAX_ITEMS: Final = 1 << 18
-"""Values in one document, keys included. Bounds memory (some 100 bytes a value) and time (half a microsecond a value)
-of decoding what nobody has authenticated yet; the largest honest documents hold a few thousand."""
+MAX_ITEMS: Final = 1 << 16
+"""Values in one document, keys included. Bounds memory (some 100 bytes a value) and time (a microsecond a value at
+worst) of decoding what nobody has authenticated yet; the largest honest documents hold a few thousand."""
 
 MAX_SAFE_INTEGER: Final = (1 << 53) - 1
 """Largest integer a float64 peer holds exactly; integral floats up to it are written as integers."""
