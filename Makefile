@@ -28,6 +28,9 @@ test: setup ## Run the tests (PYTEST_ARGS="tests/stack -k lock" to choose)
 chaos: setup ## Kill parts under load and check the history (KILLS=200, SEED= for one that was printed)
 	$(BIN)/python -m tests.chaos --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
+fuzz: setup ## Send FUZZ=1000000 mutated and replayed envelopes to two edges; FUZZ_SEED repeats a run
+	$(BIN)/python -m tests.fuzz
+
 lint: setup arch ## Check style, formatting, the protos and who may import whom
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

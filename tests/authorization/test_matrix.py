@@ -23,6 +23,7 @@ from tests.support.kit import World
 
 ENVIRONMENT = {
     "SEED_AGENTS_SESSION_TITLE_GENERATION": "false",
+    "SEED_AGENTS_RATE_LIMITS": "false",
     "SEED_AGENTS_SUBSCRIPTION_AUTH": "true",
     # Nothing listens there: a code that is handed in is exchanged in vain.
     "SEED_AGENTS_OAUTH_TOKEN_URL": "http://127.0.0.1:9/token",
