@@ -128,6 +128,8 @@ DOWNLOAD_NAME_CHARS: Final = 128
 ATTACHMENT_BYTES: Final = 100 * MIB
 """413 `Attachment exceeds the 100 MiB limit`."""
 ATTACHMENTS_PER_SESSION: Final = 200
+STORAGE_PER_ACCOUNT_BYTES: Final = 10 * GIB
+"""Of our own: attachments of all sessions of an account."""
 """413 `Session already has 200 attachments`."""
 UPLOAD_CHUNK_BYTES: Final = 8 * MIB
 """`maxChunkBytes`; 413 `Chunk is too large`."""

@@ -78,6 +78,7 @@ class Service:
             attachments_per_session=settings.attachments_per_session,
             uploads_per_account=settings.uploads_per_account,
             upload_idle_ms=settings.upload_idle_ms,
+            storage_bytes=settings.storage_per_account_bytes,
         )
         self._blobs = BlobStore(self._db, Blobs(settings.blob_url), now=_now)
         attachments = AttachmentStore(self._db, self._blobs, bounds, now=_now)

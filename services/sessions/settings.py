@@ -24,6 +24,9 @@ class SessionsSettings(Settings):
     uploads_per_account: int = Field(
         default=limits.UPLOADS_PER_ACCOUNT, ge=1, description="Uploads in chunks that an account may have open."
     )
+    storage_per_account_bytes: int = Field(
+        default=limits.STORAGE_PER_ACCOUNT_BYTES, ge=0, description="Attachments of an account, all together; 0: any."
+    )
     upload_idle_ms: int = Field(
         default=limits.UPLOAD_IDLE_MS, ge=1_000, description="An upload that nobody touches for so long is discarded."
     )

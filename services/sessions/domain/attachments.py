@@ -67,12 +67,16 @@ _TYPES = {extension: kind for kind, extensions in _BY_TYPE.items() for extension
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What an operator allows: bytes of an attachment, attachments a session, open uploads an account, idle time."""
+    """What an operator allows: bytes of an attachment, attachments a session, open uploads an account, idle time.
+
+    `storage_bytes` is what all attachments of an account may have together; 0 is any number.
+    """
 
     attachment_bytes: int
     attachments_per_session: int
     uploads_per_account: int
     upload_idle_ms: int
+    storage_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,12 @@ def described_by(target: Mapping[str, Any], size: int, bounds: Bounds) -> Descri
     if size > bounds.attachment_bytes:
         raise TooLarge("Upload exceeds the maximum attachment size")
     return _description(name, text_argument(target, "mimeType"), size)
+
+
+def check_storage(used: int, size: int, bounds: Bounds) -> None:
+    """Whether an account that has `used` bytes may have `size` more. Raises TooLarge `Account storage is full`."""
+    if bounds.storage_bytes and used + size > bounds.storage_bytes:
+        raise TooLarge("Account storage is full")
 
 
 def check_size(size: int) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from libs.blobs import BlobMissing
 from libs.errors import NotFound, TooLarge
 from libs.store import Database, Tx, sql
-from services.sessions.domain.attachments import Bounds, Description, not_found
+from services.sessions.domain.attachments import Bounds, Description, check_storage, not_found
 from services.sessions.store.blobs import BlobStore, Written
 from services.sessions.store.rows import NOW, Row, number, text
 from services.sessions.store.tables import attachments, sessions
@@ -25,6 +25,13 @@ _SESSION = text("session_id")
 _hold = sql(sa.select(sessions.c.id).where(sessions.c.id == _SESSION).with_for_update(key_share=True))
 _one = sql(sa.select(*_a).where(_a.session_id == _SESSION, _a.id == text("id")))
 _count = sql(sa.select(sa.func.count()).select_from(attachments).where(_a.session_id == _SESSION))
+_sibling = sessions.alias("sibling")
+_owner = sa.select(sessions.c.owner).where(sessions.c.id == _SESSION).scalar_subquery()
+_used = sql(
+    sa.select(sa.func.coalesce(sa.func.sum(_a.size), 0).cast(sa.BigInteger))
+    .select_from(attachments.join(_sibling, _sibling.c.id == _a.session_id))
+    .where(_sibling.c.owner == _owner)
+)
 _add = sql(
     insert(attachments)
     .values(
@@ -76,10 +83,18 @@ class AttachmentStore:
         if await tx.fetchrow(_hold, session_id=session_id) is None:
             raise NotFound("Session not found")
 
+    async def check_room(self, tx: Tx, session_id: str, size: int) -> None:
+        """Whether the owner of a session may have `size` bytes more. Raises TooLarge `Account storage is full`.
+
+        Uploads into several sessions of one owner at once may go beyond by what they bring.
+        """
+        if self._bounds.storage_bytes:
+            check_storage(await tx.fetchval(_used, session_id=session_id), size, self._bounds)
+
     async def add(self, tx: Tx, session_id: str, file: Description, written: Written) -> pb.Attachment:
         """Give a session that is held a file; one that it has already stays what it is.
 
-        Raises TooLarge `Session already has … attachments`, Unavailable.
+        Raises TooLarge `Session already has … attachments`, `Account storage is full`, Unavailable.
         """
         known = await tx.fetchrow(_one, session_id=session_id, id=written.sha256)
         if known is not None:
@@ -87,6 +102,7 @@ class AttachmentStore:
         most = self._bounds.attachments_per_session
         if await tx.fetchval(_count, session_id=session_id) >= most:
             raise TooLarge(f"Session already has {most} attachments")
+        await self.check_room(tx, session_id, file.size)
         await self._blobs.keep(tx, written)
         row: Any = await tx.fetchrow(
             _add,

@@ -92,7 +92,10 @@ class UploadStore:
         self._db, self._blobs, self._attachments, self._bounds, self._now = db, blobs, attachments, bounds, now
 
     async def begin(self, session_id: str, owner: str, file: Description) -> str:
-        """Open an upload for the owner of the agent; returns its id. Raises TooMany, NotFound for a deleted session."""
+        """Open an upload for the owner of the agent; returns its id.
+
+        Raises TooMany, TooLarge `Account storage is full`, NotFound for a deleted session.
+        """
         upload_id, now = str(uuid.uuid4()), self._now()
         async with self._db.transaction() as tx:
             await tx.fetchrow(_lock_owner, owner=owner)
@@ -101,6 +104,7 @@ class UploadStore:
                 # At the latest one is free when the oldest expires.
                 left_s = (row["oldest"] - self._stale_at()) / 1000
                 raise TooMany("Too many uploads in progress", retry_after_s=max(1.0, left_s))
+            await self._attachments.check_room(tx, session_id, file.size)
             begun = await tx.fetchval(
                 _begin,
                 id=upload_id,
