@@ -25,6 +25,7 @@ from services.secrets.api.providers import ProvidersServicer
 from services.secrets.api.secrets import SecretsServicer
 from services.secrets.api.sign_ins import SignInsServicer
 from services.secrets.domain.authorizations import Authorizations
+from services.secrets.domain.exchanges import Exchanges
 from services.secrets.domain.identities import Identities
 from services.secrets.domain.keyring import KeyRing, KeyRingError, LiveRing
 from services.secrets.domain.models import ModelLists
@@ -32,8 +33,9 @@ from services.secrets.domain.providers import Providers
 from services.secrets.domain.rotation import Rotation
 from services.secrets.domain.secrets import Sealer, Secrets
 from services.secrets.domain.sign_ins import SignIns
+from services.secrets.domain.subscriptions import Subscriptions
 from services.secrets.domain.vault import Vault
-from services.secrets.outside import ModelsFetcher
+from services.secrets.outside import ModelsFetcher, TokenPoster
 from services.secrets.settings import SecretsSettings
 from services.secrets.store.authorizations import AuthorizationRows
 from services.secrets.store.data_keys import DataKeyRows
@@ -45,8 +47,12 @@ from services.secrets.store.secrets import SecretRows
 from services.secrets.store.tables import accepted_signatures
 from services.secrets.store.tables import audit as audit_rows
 from services.secrets.store.tables import outbox as outbox_rows
+from services.secrets.store.tokens import TokenRows
 
 log = telemetry.get_logger("secrets")
+
+EXCHANGE_GRACE_S = 10.0
+"""How long a stopping process waits for the exchanges of codes that it has begun: they cannot be begun again."""
 
 
 async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callable[[int], None] | None = None) -> None:
@@ -75,17 +81,24 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
     vault = Vault(live, settings.data_key_cache)
     access = AgentAccess(sessions)
     sealer = Sealer(vault, keys)
-    providers = Providers(ProviderRows(db, outbox, audit), vault, now)
+    secret_rows = SecretRows(db, audit)
+    clients = settings.oauth_clients()
+    poster = TokenPoster(clients.values())
+    tokens = TokenRows(db, outbox, audit)
+    subscriptions = Subscriptions(tokens, sealer, locks, poster, clients, now)
+    providers = Providers(ProviderRows(db, outbox, audit), vault, subscriptions, now)
     models = ModelLists(providers, fetcher, vendor_urls)
     identities = Identities(IdentityRows(db, audit), sealer, locks, hypermedia, now, to_bytes, from_bytes)
     authorizations = Authorizations(AuthorizationRows(db, audit), now)
     woken = asyncio.Event()
-    sign_ins = SignIns(LoginRows(db), sealer, now, settings.oauth_clients(), settings.subscription_auth, woken.set)
+    logins = LoginRows(db, outbox, secret_rows, audit)
+    sign_ins = SignIns(logins, sealer, now, clients, settings.subscription_auth, woken.set)
+    exchanges = Exchanges(logins, sealer, poster, clients, now, woken)
 
     verifier = TokenVerifier("secrets", settings.internal_key)
     rpc = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port)
     services = pb.DESCRIPTOR.services_by_name
-    rpc.add(services["SecretsService"], SecretsServicer(Secrets(SecretRows(db, audit), sealer, now)))
+    rpc.add(services["SecretsService"], SecretsServicer(Secrets(secret_rows, sealer, now)))
     rpc.add(services["ProvidersService"], ProvidersServicer(providers, models, access))
     rpc.add(services["SignInsService"], SignInsServicer(sign_ins))
     rpc.add(services["IdentitiesService"], IdentitiesServicer(identities, access))
@@ -104,6 +117,10 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
                 tasks.create_task(outbox.run(), name="outbox"),
                 tasks.create_task(live.run(), name="key ring"),
             ]
+            exchanging = None
+            if settings.subscription_auth:
+                exchanging = tasks.create_task(exchanges.run(), name="sign-ins")
+                background.append(exchanging)
             await rpc.start()
             log.info("serving", port=rpc.port)
             if on_ready is not None:
@@ -111,11 +128,16 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
             await stop.wait()
             # Calls end first: they still need everything below.
             await rpc.stop()
+            await subscriptions.settle()
+            if exchanging is not None:
+                exchanges.close()
+                await asyncio.wait([exchanging], timeout=EXCHANGE_GRACE_S)
             for task in background:
                 task.cancel()
         await outbox.close()
     finally:
         await bus.close()
+        await poster.close()
         await hypermedia.close()
         await fetcher.close()
         await sessions.close()

@@ -1,6 +1,8 @@
 """What stands around the service: a fake of sessions over real gRPC, and a fake vendor over real HTTP."""
 
 import asyncio
+import base64
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,3 +131,59 @@ class FakeHypermediaServer:
         blobs = wire.decode(body)["blobs"]
         self.published.append(blobs)
         return web.json_response({"json": {"cids": [blob["cid"] for blob in blobs]}, "meta": {}})
+
+
+class FakeTokenServer:
+    """An OAuth token endpoint: answers codes and refresh tokens once each, and notes the forms it was sent.
+
+    `status` other than 200 is answered with `error`; `gate` holds answers back until it is set.
+    """
+
+    def __init__(self) -> None:
+        self.status, self.error, self.body = 200, "invalid_grant", b""
+        self.expires_in: float = 3600
+        self.forms: list[dict[str, str]] = []
+        self.spent: set[str] = set()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.url = ""
+        self._runner: web.AppRunner | None = None
+
+    def answer(self, status: int = 200, *, error: str = "invalid_grant", body: bytes = b"") -> None:
+        """What to answer from now on; forgets what it was sent."""
+        self.status, self.error, self.body, self.expires_in, self.forms = status, error, body, 3600, []
+
+    def token(self, name: str) -> str:
+        """An access token: a JWT for the account acc-1."""
+        claims = {"https://api.openai.com/auth": {"chatgpt_account_id": "acc-1"}, "name": name}
+        middle = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
+        return f"head.{middle}.sig"
+
+    async def start(self) -> None:
+        app = web.Application()
+        app.router.add_post("/oauth/token", self._token)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.2)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/oauth/token"
+
+    async def stop(self) -> None:
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    async def _token(self, request: web.Request) -> web.Response:
+        form = {key: str(value) for key, value in (await request.post()).items()}
+        self.forms.append(form)
+        await self.gate.wait()
+        grant = form.get("code") or form.get("refresh_token") or ""
+        if self.status == 200 and grant in self.spent:
+            return web.json_response({"error": "invalid_grant"}, status=400)
+        if self.status != 200:
+            return web.json_response({"error": self.error}, status=self.status)
+        if self.body:
+            return web.Response(body=self.body)
+        self.spent.add(grant)
+        name = f"{grant}+"
+        return web.json_response(
+            {"access_token": self.token(name), "refresh_token": name, "expires_in": self.expires_in}
+        )

@@ -104,7 +104,7 @@ def test_metadata() -> None:
 
 
 def usable(kind: str, key: str = "k", base_url: str = "") -> Usable:
-    return Usable(kind, PROVIDERS[kind], "api-key", base_url, key, b"")
+    return Usable(kind, PROVIDERS[kind], "api-key", base_url, key, b"", "")
 
 
 def test_what_each_vendor_is_asked() -> None:

@@ -65,6 +65,7 @@ class ProvidersServicer:
             api_key=usable.api_key,
             model_defaults=usable.model_defaults,
             auth_mode=usable.auth_mode,
+            provider_account=usable.provider_account,
         )
 
     async def _whose(self, request: pb.ListModelProvidersRequest | pb.ListProviderModelsRequest, caller: Caller) -> str:

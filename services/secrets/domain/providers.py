@@ -13,6 +13,7 @@ from libs.errors import Invalid, NotFound
 from libs.protocol.limits import METADATA_BYTES, URL_BYTES
 from libs.protocol.models import PROVIDERS, ProviderType
 from services.secrets.domain.secrets import Clock, read_object
+from services.secrets.domain.subscriptions import Subscriptions
 from services.secrets.domain.text import label, storable
 from services.secrets.domain.vault import Vault, WrappedKey
 
@@ -71,7 +72,10 @@ class ResolvableProvider:
 
 @dataclass(frozen=True, slots=True)
 class Usable:
-    """All that is needed to ask a provider. `base_url` is the record's own, empty when it has none that counts."""
+    """All that is needed to ask a provider. `base_url` is the record's own, empty when it has none that counts.
+
+    With a sign-in, `api_key` is its access token and `provider_account` the account at the provider it is for.
+    """
 
     type: str
     kind: ProviderType
@@ -79,6 +83,7 @@ class Usable:
     base_url: str
     api_key: str
     model_defaults: bytes
+    provider_account: str
 
     def __repr__(self) -> str:
         return f"Usable({self.type!r})"
@@ -111,8 +116,8 @@ class ProviderStore(Protocol):
 class Providers:
     """The account's model providers."""
 
-    def __init__(self, rows: ProviderStore, vault: Vault, now: Clock) -> None:
-        self._rows, self._vault, self._now = rows, vault, now
+    def __init__(self, rows: ProviderStore, vault: Vault, subscriptions: Subscriptions, now: Clock) -> None:
+        self._rows, self._vault, self._subscriptions, self._now = rows, vault, subscriptions, now
 
     async def list(self, account: str) -> list[StoredProvider]:
         """All providers, newest change first."""
@@ -143,7 +148,8 @@ class Providers:
     async def open(self, account: str, record: ResolvableProvider) -> Usable:
         """A record of `account` that `find` gave, with its credentials in plaintext.
 
-        Raises Invalid when a key, the sign-in or the base URL is missing.
+        Raises Invalid when a key, the sign-in or the base URL is missing; Unauthenticated and BadGateway for a sign-in
+        that is no longer good.
         """
         kind = PROVIDERS[record.type]
         if not record.names_secret and record.subscription:
@@ -155,13 +161,17 @@ class Providers:
         base_url = record.base_url if kind.own_base_url else ""
         if not base_url and kind.base_url is None:
             raise Invalid(f"Base URL is required for provider type: {record.type}")
+        tokens = None
+        if record.subscription and record.secret is not None:
+            tokens = await self._subscriptions.credentials(account, record.type, record.secret.name)
         return Usable(
             type=record.type,
             kind=kind,
             auth_mode=SUBSCRIPTION if record.subscription else API_KEY,
             base_url=base_url,
-            api_key=await self._api_key(account, record.secret),
+            api_key=tokens.access if tokens is not None else await self._api_key(account, record.secret),
             model_defaults=record.model_defaults,
+            provider_account=tokens.account if tokens is not None else "",
         )
 
     async def references(self, account: str, provider: str, keys: list[str]) -> tuple[str | None, list[str]]:

@@ -27,6 +27,8 @@ HANDSHAKE: Final = "sign-in"
 CODE: Final = "sign-in-code"
 """Kind of place of what the sign-in page gave."""
 
+EXCHANGE_MS: Final = 45_000
+"""An exchange that has not ended by then never will: its process is gone."""
 KEPT_MS: Final = OAUTH_LOGIN_MS
 """How long a finished sign-in can still be asked for."""
 
@@ -169,8 +171,9 @@ class SignIns:
 
 def seen_at(login: Login, now_ms: int) -> Seen | None:
     """A sign-in as its account sees it at `now_ms`; None once it has been finished for so long that it is forgotten."""
-    timed_out = login.status == PENDING and now_ms >= login.expires_at
-    finished_at = login.expires_at if timed_out else None if login.status in UNFINISHED else login.changed_at
+    ends_at = login.expires_at if login.status == PENDING else login.expires_at + EXCHANGE_MS
+    timed_out = login.status in UNFINISHED and now_ms >= ends_at
+    finished_at = ends_at if timed_out else None if login.status in UNFINISHED else login.changed_at
     if finished_at is not None and now_ms - finished_at > KEPT_MS:
         return None
     if timed_out:

@@ -21,8 +21,7 @@ from services.secrets.domain.providers import (
 )
 from services.secrets.domain.vault import WrappedKey
 from services.secrets.store.tables import data_keys, model_providers, secrets
-
-_CHANGED = "model-provider-changed"
+from services.secrets.store.tokens import PROVIDER_CHANGED
 
 
 class ProviderRows:
@@ -142,7 +141,7 @@ class ProviderRows:
             row = await tx.fetchrow(self._one, id=stored)
             assert row is not None
             await self._audit.record(tx, by, "provider.set", name, detail=config.type)
-            tx.emit(*events.account_hint(account, _CHANGED, only=(account,)))
+            tx.emit(*events.account_hint(account, PROVIDER_CHANGED, only=(account,)))
         return _stored(row)
 
     async def delete(self, by: Actor, name: str) -> bool:
@@ -157,7 +156,7 @@ class ProviderRows:
             await self._audit.record(tx, by, "provider.delete", name)
             for gone in await tx.fetch(self._delete_secrets, account=account, names=names):
                 await self._audit.record(tx, by, "secret.delete", gone["name"], detail=f"with provider {name}")
-            tx.emit(*events.account_hint(account, _CHANGED, only=(account,)))
+            tx.emit(*events.account_hint(account, PROVIDER_CHANGED, only=(account,)))
         return True
 
     async def resolve(self, account: str, name: str) -> ResolvableProvider | None:

@@ -8,6 +8,7 @@ from sqlalchemy.dialects.postgresql import insert
 from libs.audit import Actor
 from libs.store import Database, sql
 from libs.store.audit import Audit
+from libs.store.database import Tx
 from services.secrets.domain.secrets import Metadata, StoredSecret
 from services.secrets.store.tables import secrets
 
@@ -35,18 +36,25 @@ class SecretRows:
     ) -> StoredSecret:
         """Insert, or replace value and metadata; id and creation time of an existing row stay."""
         async with self._db.transaction() as tx:
-            row = await tx.fetchrow(
-                self._put,
-                id=new_id,
-                account=by.account,
-                name=name,
-                sealed=sealed,
-                metadata=metadata.encoded,
-                is_account_key=metadata.is_account_key,
-                needs_reauth=metadata.needs_reauth,
-                created_at=now_ms,
-                updated_at=now_ms,
-            )
-            assert row is not None
+            stored = await self.write(tx, new_id, by.account, name, sealed, metadata, now_ms)
             await self._audit.record(tx, by, "secret.set", name)
+        return stored
+
+    async def write(
+        self, tx: Tx, new_id: str, account: str, name: str, sealed: bytes, metadata: Metadata, now_ms: int
+    ) -> StoredSecret:
+        """The same within a transaction, whose owner records who did it."""
+        row = await tx.fetchrow(
+            self._put,
+            id=new_id,
+            account=account,
+            name=name,
+            sealed=sealed,
+            metadata=metadata.encoded,
+            is_account_key=metadata.is_account_key,
+            needs_reauth=metadata.needs_reauth,
+            created_at=now_ms,
+            updated_at=now_ms,
+        )
+        assert row is not None
         return StoredSecret(row["id"], name, metadata.encoded, row["created_at"], row["updated_at"])
