@@ -82,11 +82,11 @@ class Writer:
 
     async def _step(self, talk: asyncio.TaskGroup, session: str) -> None:
         chance = self._chance.random()
-        if chance < 0.06:
+        if chance < 0.03:
             talk.create_task(self._quietly({"_": "StopSession", "sessionId": session}))
-        elif chance < 0.10:
+        elif chance < 0.06:
             talk.create_task(self._cancel(session))
-        elif chance < 0.15:
+        elif chance < 0.10:
             talk.create_task(self._quietly({"_": "RetrySession", "sessionId": session}))
         else:
             message = talk.create_task(self._message(session))
