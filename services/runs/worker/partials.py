@@ -23,6 +23,8 @@ from libs.events import Bus
 
 log = telemetry.get_logger("partials")
 
+FLUSH_S = 0.5
+"""How long the end of a block waits for the bus to have taken what was streamed."""
 KEEP_S = 3600
 """How long text in flight is kept when nobody clears it."""
 _REDIS_PAUSE_S = 5.0
@@ -140,6 +142,8 @@ class PartialStream:
         await self.drain()
         self._send(done=True)
         self._partial, self._text = uuid.uuid4().hex, ""
+        # The durable event comes over another connection; what was streamed has to be there before it.
+        await self._bus.flush(FLUSH_S)
 
     async def clear(self) -> None:
         """The text is durable, or given up: forget what was kept of it."""
