@@ -22,24 +22,47 @@ def _p(name: str, kind: Any = sa.BigInteger) -> sa.BindParameter[Any]:
     return sa.bindparam(name, type_=kind)
 
 
-def _page(*, of_account: bool, statuses: Sequence[str] | None) -> Sql:
-    """A page of runs. `statuses`: those that may be asked for, said so that an index of them alone can serve."""
+_NEWEST = ((1 << 63) - 1, "")
+
+
+def _statuses(*allowed: str) -> list[Any]:
+    # The constants tell the planner which partial index has them all.
+    return [
+        r.status.in_([sa.literal_column(f"'{status}'") for status in allowed]),
+        r.status == sa.any_(_p("statuses", ARRAY(sa.Text))),
+    ]
+
+
+def _page(kind: str, *, of_account: bool) -> Sql:
+    """A page of runs in any status, in live ones (`live`), in one (`failed`, `canceled`) or in others (`some`)."""
     where: list[Any] = [sa.tuple_(r.created_at, r.id) < sa.tuple_(_p("before"), _p("before_id", sa.Text))]
     if of_account:
         where.append(r.account == _p("account", sa.Text))
-    if statuses is not None:
-        where += [
-            r.status.in_([sa.literal_column(f"'{status}'") for status in statuses]),
-            r.status == sa.any_(_p("statuses", ARRAY(sa.Text))),
-        ]
-    return sql(sa.select(runs).where(*where).order_by(r.created_at.desc(), r.id.desc()).limit(_p("limit", sa.Integer)))
+    if kind in ("failed", "canceled"):
+        where.append(r.status == sa.literal_column(f"'{kind}'"))
+    elif kind == "some":
+        where += _statuses(*STATUSES)
+    elif kind == "live":
+        # Live runs are few: sorting them is less than walking through all that has ended since.
+        live = sa.select(r.id, r.created_at).where(*where, *_statuses(*LIVE)).cte("live").prefix_with("MATERIALIZED")
+        first = sa.select(live.c.id).order_by(live.c.created_at.desc(), live.c.id.desc()).limit(_p("limit", sa.Integer))
+        where = [r.id.in_(first)]
+    newest = (r.created_at.desc(), r.id.desc())
+    return sql(sa.select(runs).where(*where).order_by(*newest).limit(_p("limit", sa.Integer)))
 
 
-_NEWEST = ((1 << 63) - 1, "")
+def _kind(statuses: Sequence[str]) -> str:
+    if not statuses:
+        return "any"
+    if set(statuses) <= set(LIVE):
+        return "live"
+    return statuses[0] if len(statuses) == 1 and statuses[0] in ("failed", "canceled") else "some"
+
+
 _pages = {
-    (of_account, kind): _page(of_account=of_account, statuses=statuses)
+    (of_account, kind): _page(kind, of_account=of_account)
     for of_account in (False, True)
-    for kind, statuses in {"any": None, "live": LIVE, "some": STATUSES}.items()
+    for kind in ("any", "live", "failed", "canceled", "some")
 }
 _one = sql(sa.select(runs).where(r.id == _p("id", sa.Text)))
 _requeue = sql(
@@ -94,12 +117,12 @@ class Operations:
         self, statuses: Sequence[str], account: str, before: tuple[int, str] | None, limit: int
     ) -> list[Row]:
         """Runs in these statuses (empty: any) of an account (empty: all), newest first, before (created_at, id)."""
-        kind = "any" if not statuses else "live" if set(statuses) <= set(LIVE) else "some"
+        kind = _kind(statuses)
         at, run_id = before or _NEWEST
         values: dict[str, Any] = {"before": at, "before_id": run_id, "limit": limit}
         if account:
             values["account"] = account
-        if statuses:
+        if kind in ("live", "some"):
             values["statuses"] = list(statuses)
         return await self._db.fetch(_pages[bool(account), kind], **values)
 

@@ -104,6 +104,13 @@ sa.Index(
 sa.Index("runs_started", runs.c.account, runs.c.started_at, postgresql_where=runs.c.started_at.is_not(None))
 sa.Index("runs_by_account", runs.c.account, runs.c.created_at, runs.c.id)
 sa.Index("runs_by_time", runs.c.created_at, runs.c.id)
+sa.Index(
+    "runs_without_success",
+    runs.c.status,
+    runs.c.created_at,
+    runs.c.id,
+    postgresql_where=runs.c.status.in_(("failed", "canceled")),
+)
 sa.Index("runs_by_session", runs.c.session_id, runs.c.created_at)
 sa.Index("runs_by_agent", runs.c.agent_id, runs.c.created_at)
 sa.Index("runs_by_root", runs.c.root_run_id, runs.c.created_at)

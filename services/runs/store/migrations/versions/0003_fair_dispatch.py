@@ -112,6 +112,10 @@ DECLARE
   v_most bigint;
   v_ids text[];
 BEGIN
+  -- With nothing queued nobody has to wait for the others.
+  IF NOT EXISTS (SELECT FROM runs r WHERE r.status = 'queued') THEN
+    RETURN;
+  END IF;
   PERFORM pg_advisory_xact_lock('runs'::regclass::oid::bigint);
   v_accounts := ARRAY(SELECT runs_accounts((SELECT r.after FROM dispatch_ring r), p_accounts));
   IF cardinality(v_accounts) = 0 THEN
@@ -181,6 +185,12 @@ def upgrade() -> None:
     )
     op.create_index("runs_by_account", "runs", ["account", "created_at", "id"])
     op.create_index("runs_by_time", "runs", ["created_at", "id"])
+    op.create_index(
+        "runs_without_success",
+        "runs",
+        ["status", "created_at", "id"],
+        postgresql_where=sa.text("status IN ('failed', 'canceled')"),
+    )
     op.drop_index("runs_queue", table_name="runs")
     op.drop_index("runs_leases", table_name="runs")
     op.create_table("dispatch_ring", sa.Column("after", sa.Text(collation="C"), nullable=False))
@@ -199,6 +209,7 @@ def downgrade() -> None:
         "runs_leases", "runs", ["lease_until"], postgresql_where=sa.text("status IN ('claimed', 'running')")
     )
     op.create_index("runs_queue", "runs", ["queue", "created_at", "id"], postgresql_where=sa.text("status = 'queued'"))
-    for name in ("runs_by_time", "runs_by_account", "runs_started", "runs_queued_by_session", "runs_open"):
+    made = ("without_success", "by_time", "by_account", "started", "queued_by_session", "open")
+    for name in (f"runs_{index}" for index in made):
         op.drop_index(name, table_name="runs")
     op.drop_table("workers")
