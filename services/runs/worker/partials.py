@@ -24,7 +24,7 @@ from libs.events import Bus
 log = telemetry.get_logger("partials")
 
 FLUSH_S = 0.5
-"""How long the end of a block waits for the bus to have taken what was streamed."""
+"""How long a durable event waits for the bus to have taken what was streamed before it."""
 KEEP_S = 3600
 """How long text in flight is kept when nobody clears it."""
 _REDIS_PAUSE_S = 5.0
@@ -142,7 +142,10 @@ class PartialStream:
         await self.drain()
         self._send(done=True)
         self._partial, self._text = uuid.uuid4().hex, ""
-        # The durable event comes over another connection; what was streamed has to be there before it.
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until the bus has what was sent: durable events come over another connection and must not overtake it."""
         await self._bus.flush(FLUSH_S)
 
     async def clear(self) -> None:

@@ -310,6 +310,7 @@ class Turn:
                 )
             )
         if events:
+            await self._stream.settle()
             await self._log.append(*events)
             await self._text_saved()
         running = [asyncio.create_task(self._tool(n, call, tools)) for n, call in enumerate(reply.tool_calls)]

@@ -165,7 +165,8 @@ class Worker:
         more = True
         try:
             turn = Turn(self._parts, held)
-            verdict = await turn.run()
+            with telemetry.span("turn", run=held.run_id, attempt=held.attempt):
+                verdict = await turn.run()
             # What is decided is written down: from here on nothing may interrupt.
             held.stop = held.stop or "settling"
             if verdict is not None and verdict.park is not None:
