@@ -145,7 +145,7 @@ class PartialStream:
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until the bus has what was sent: durable events come over another connection and must not overtake it."""
+        """Wait until the bus has what was sent: durable events, over another connection, must not overtake it."""
         await self._bus.flush(FLUSH_S)
 
     async def clear(self) -> None:
