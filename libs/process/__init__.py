@@ -45,6 +45,11 @@ def run(service: str, settings: type[S], serve: Serve[S]) -> None:
         raise SystemExit(2) from None
     telemetry.configure(service, values.log_level)
     telemetry.start_metrics(values.metrics_host, values.metrics_port)
+    tracer = None
+    if values.otlp_endpoint:
+        from libs.telemetry import otlp
+
+        tracer = otlp.start(service, values.otlp_endpoint)
     settle_heap()
 
     log = telemetry.get_logger(service)
@@ -75,3 +80,6 @@ def run(service: str, settings: type[S], serve: Serve[S]) -> None:
     except Exception as e:  # printed by us: Python would print its text, which may hold what users wrote
         log.error("ended by a fault", error=type(e).__name__, exc_info=e)
         raise SystemExit(1) from None
+    finally:
+        if tracer is not None:
+            tracer.close()

@@ -74,7 +74,7 @@ class Peer:
         async def attempt(**options: Any) -> Any:
             return await method(request, **options)
 
-        return await self._tried(attempt, account, signer, timeout_s, retry, signature)
+        return await self._tried(method, attempt, account, signer, timeout_s, retry, signature)
 
     async def send(
         self,
@@ -98,7 +98,7 @@ class Peer:
             finally:
                 running.cancel()
 
-        return await self._tried(attempt, account, signer, timeout_s, False, signature)
+        return await self._tried(method, attempt, account, signer, timeout_s, False, signature)
 
     @asynccontextmanager
     async def stream(
@@ -125,7 +125,7 @@ class Peer:
                 running.cancel()
                 raise
 
-        running, first = await self._tried(attempt, account, signer, timeout_s, retry)
+        running, first = await self._tried(method, attempt, account, signer, timeout_s, retry)
         try:
             yield self._answers(running, first)
         finally:
@@ -140,6 +140,7 @@ class Peer:
 
     async def _tried(
         self,
+        method: Any,
         attempt: Callable[..., Awaitable[Any]],
         account: str,
         signer: str,
@@ -147,15 +148,28 @@ class Peer:
         retry: bool,
         signature: str = "",
     ) -> Any:
+        with telemetry.span(_name_of(method) or self._service, "client", peer=self._service):
+            return await self._try_until(
+                asyncio.get_running_loop().time() + timeout_s, attempt, account, signer, retry, signature
+            )
+
+    async def _try_until(
+        self,
+        end: float,
+        attempt: Callable[..., Awaitable[Any]],
+        account: str,
+        signer: str,
+        retry: bool,
+        signature: str,
+    ) -> Any:
         loop = asyncio.get_running_loop()
-        end = loop.time() + timeout_s
-        trace = telemetry.trace_id()
+        trace = telemetry.traceparent()
         pause = 0.05
         while True:
             # Made for each try: a call may be tried for longer than a token lives.
             metadata = [("authorization", self._tokens.token(self._service, account, signer))]
             if trace:
-                metadata.append(("x-trace", trace))
+                metadata.append(("traceparent", trace))
             if signature:
                 metadata.append(("x-signature", signature))
             try:
@@ -184,3 +198,10 @@ class Peer:
     async def close(self) -> None:
         """Close the channel; running calls fail with Unavailable."""
         await self._channel.close()
+
+
+def _name_of(method: Any) -> str:
+    """`Service.Method` of an attribute of a stub, as the server calls it."""
+    path: bytes | str = getattr(method, "_method", "")
+    service, _, name = (path.decode() if isinstance(path, bytes) else path).rpartition("/")
+    return f"{service.rpartition('.')[2]}.{name}" if name else ""

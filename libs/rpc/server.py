@@ -103,7 +103,8 @@ class RpcServer:
             started = time.perf_counter()
             try:
                 caller = self._caller(context)
-                answer = await (_write_all(fn(request, caller), context) if gives_stream else fn(request, caller))
+                with telemetry.span(name, "server", caller=caller.service):
+                    answer = await (_write_all(fn(request, caller), context) if gives_stream else fn(request, caller))
                 ok.observe(time.perf_counter() - started)
                 return answer
             except SeedError as e:
@@ -131,8 +132,8 @@ class RpcServer:
         for key, value in context.invocation_metadata():
             if key == "authorization":
                 token = value
-            elif key == "x-trace":
-                telemetry.bind_trace(value)
+            elif key == "traceparent":
+                telemetry.bind_traceparent(value)
             elif key == "x-signature":
                 signature = value
         if not token:

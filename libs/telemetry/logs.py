@@ -1,41 +1,21 @@
-"""Structured logs and the trace id that joins the lines of one request across services."""
+"""Structured logs; the trace id joins the lines of one request across services."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
 from libs.telemetry.faults import describe, exception_of
-
-_trace: ContextVar[str] = ContextVar("seed_trace", default="")
-
-
-def trace_id() -> str:
-    """The trace id of the current task: 32 hex digits, or empty outside a request."""
-    return _trace.get()
-
-
-def new_trace() -> str:
-    """Start a trace in the current task and return its id."""
-    value = os.urandom(16).hex()
-    _trace.set(value)
-    return value
-
-
-def bind_trace(value: str) -> None:
-    """Continue a trace that came from another process."""
-    _trace.set(value)
+from libs.telemetry.traces import trace_id
 
 
 def _add_trace(_: Any, __: str, event: Any) -> Any:
-    value = _trace.get()
+    value = trace_id()
     if value:
         event["trace"] = value
     return event

@@ -12,6 +12,7 @@ from msgspec import UNSET
 from libs import signatures, telemetry
 from libs.errors import Internal, Invalid, SeedError
 from libs.protocol import ACTIONS, MUTATING, Error, encode_response
+from libs.telemetry.traces import Span
 from libs.wire import Envelope
 from services.edge import metrics
 from services.edge.api.call import Call, Handler, Streamed, StreamHandler
@@ -54,20 +55,27 @@ class Dispatcher:
         """The answer to a request body. Never raises a SeedError; what else is raised is a fault of ours."""
         started = time.perf_counter()
         telemetry.new_trace()
+        with telemetry.span("action", "server") as span:
+            name, answer = await self._answer(body, span)
+            span.set(action=name, status=answer.status)
+        self._count(name, answer.status)
+        metrics.ACTION_SECONDS.observe(time.perf_counter() - started)
+        return answer
+
+    async def _answer(self, body: bytes, span: Span) -> tuple[str, Answer | Streamed]:
         name = _UNNAMED
         try:
             envelope = await self._verifier.verify(body)
             self._rates.account(envelope.account)
             name = envelope.name if envelope.name in ACTIONS else _UNNAMED
+            span.name(f"action {name}")
             answer = await self._dispatch(envelope)
         except SeedError as e:
             answer = error_answer(e)
         except Exception as e:  # a fault of ours: logged here once, masked for the caller
             log.error("action failed", action=name, error=type(e).__name__, exc_info=e)
             answer = error_answer(Internal("Internal server error"))
-        self._count(name, answer.status)
-        metrics.ACTION_SECONDS.observe(time.perf_counter() - started)
-        return answer
+        return name, answer
 
     async def _dispatch(self, envelope: Envelope) -> Answer | Streamed:
         name = envelope.name

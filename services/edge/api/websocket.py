@@ -66,7 +66,8 @@ class WebSockets:
     async def _on_frame(self, socket: LiveSocket, data: bytes | str) -> None:
         telemetry.new_trace()
         try:
-            await self._subscribe(socket, _frame_bytes(data))
+            with telemetry.span("frame", "server"):
+                await self._subscribe(socket, _frame_bytes(data))
         except SeedError as e:
             socket.send(encode.error(e.message, e.code))
         except Exception as e:  # a fault of ours: logged here once, masked for the client
