@@ -190,6 +190,10 @@ class FakeSessions(FakeServer):
         elif request.attempt and request.attempt < found.attempt:
             raise StaleAttempt("A newer attempt has taken this turn over")
         self._write(found, request.events)
+        if request.status == "waiting":
+            # It goes on with a later attempt.
+            parked = types_pb2.TurnOutcome(run_id=request.run_id, status="waiting")
+            return turns_pb2.FinishTurnResponse(outcome=parked)
         if request.stopped_text and not found.assistant_event_id:
             stopped = json.dumps({"type": "message", "role": "assistant", "content": request.stopped_text}).encode()
             self._write(found, [turns_pb2.NewEvent(step="stopped", payload=stopped)])

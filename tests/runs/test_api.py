@@ -17,10 +17,11 @@ from libs.errors import Forbidden, Invalid, NotFound, SeedError
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from services.runs.api.cancels import Cancels
 from services.runs.api.runs import RunsApi
+from services.runs.store.family import Family, Park
 from services.runs.store.queue import Ending
 from tests.runs.fakes import Conversation
 from tests.runs.house import AGENT, INTERNAL_KEY, OWNER, new_id, turn, until
-from tests.runs.workshop import INBOX, Workshop
+from tests.runs.workshop import INBOX, Workshop, now_ms
 
 NAMES = {"writer": "zWriter", "chatter": "zChatter", "reader": "zReader"}
 
@@ -213,6 +214,18 @@ async def test_canceling_and_signaling_need_a_writer(api: Api) -> None:
         assert await api.refused(Invalid, "SignalRun", request) == message
         # Who may not know of the run does not learn what is wrong with the request.
         assert await api.refused(NotFound, "SignalRun", request, "zStranger") == "Run not found"
+
+
+async def test_any_signal_resumes_a_run_that_its_budget_paused(api: Api) -> None:
+    run_id = await api.run()
+    [row] = await api.shop.queue.claim("w", 1)
+    family = Family(api.shop.db, api.shop._outbox(), now_ms)
+    await family.park(run_id, row["attempt"], Park(pause="Enough."))
+    run = (await api.call("GetRun", pb.GetRunRequest(run_id=run_id))).run
+    assert json.loads(run.wait) == {"reason": "budget-pause", "label": "Enough."}
+    signal = pb.SignalRunRequest(run_id=run_id, signal="whatever")
+    assert [(await api.call("SignalRun", signal)).delivered for _ in range(2)] == [True, False]
+    assert (await api.shop.row(run_id))["status"] == "queued"
 
 
 async def test_the_journal_of_an_agent_run_is_empty(api: Api) -> None:
