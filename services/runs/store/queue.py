@@ -305,9 +305,10 @@ class Queue:
                 emit(tx, [row] if row is not None else [])
         else:
             row = await self._db.fetchrow(START, **start_values(turn, notify, self._budget, self._now()))
+            if row is not None:
+                # Without the outbox: the claim that follows tells the run's state again.
+                self._outbox.tell([events.run_changed(run_of(row))])
         if row is not None:
-            # Without the outbox: the claim that follows tells the run's state again.
-            self._outbox.tell([events.run_changed(run_of(row))])
             return row, True
         known = await self._db.fetchrow(_notify, id=turn.run_id, notify=notify)
         if known is None:
