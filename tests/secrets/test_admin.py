@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import time
 from typing import Any
 
 import asyncpg
@@ -112,12 +113,32 @@ async def test_authorizations_are_listed_and_revoked(world: World) -> None:
     assert (await edge("CheckSigner", account_id=issuer.id, signer_id=delegates[1].id)).authorized
     text = "There is no such authorization"
     await ops.fails(404, text, "RevokeAuthorization", account=issuer.id, signer=gone)
+    assert gone not in {a.signer for a in (await ops("ListAuthorizations", account=issuer.id)).authorizations}
     entries = (await ops("ListAudit", account=issuer.id)).entries
     newest = entries[0]
     assert (newest.action, newest.subject, newest.actor, newest.via) == ("authorization.revoke", gone, "", "ops")
     assert {(e.action, e.actor, e.signer) for e in entries[1:]} == {
         ("authorization.register", d.id, d.id) for d in delegates
     }
+
+
+async def test_who_was_revoked_cannot_register_again_with_what_it_has(world: World) -> None:
+    ops, edge = world.client("ops"), world.client("edge")
+    issuer, delegate = wire.Key.generate(), wire.Key.generate()
+    own, now = world.client("edge", delegate.id), time.time() * 1000
+    for made in (1, now):
+        await own("RegisterSigner", capability=wire.sign_capability(issuer, delegate.principal, ts=made))
+    await ops("RevokeAuthorization", account=issuer.id, signer=delegate.id)
+    for made in (1, now):
+        proof = wire.sign_capability(issuer, delegate.principal, ts=made)
+        await own.fails(403, "This authorization was revoked", "RegisterSigner", capability=proof)
+    assert not (await edge("CheckSigner", account_id=issuer.id, signer_id=delegate.id)).authorized
+    # The account may change its mind: it signs a new one.
+    proof = wire.sign_capability(issuer, delegate.principal, ts=time.time() * 1000 + 1)
+    await own("RegisterSigner", capability=proof)
+    assert (await edge("CheckSigner", account_id=issuer.id, signer_id=delegate.id)).authorized
+    actions = [e.action for e in (await ops("ListAudit", account=issuer.id)).entries]
+    assert actions == [f"authorization.{what}" for what in ("register", "revoke", "register", "register")]
 
 
 async def test_the_audit_tells_who_did_what_and_no_value(world: World) -> None:

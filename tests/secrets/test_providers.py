@@ -1,6 +1,7 @@
 """Providers: storing, listing, deleting, resolving, references."""
 
 import asyncio
+import json
 
 import pytest
 from seed.events.v1 import events_pb2
@@ -168,10 +169,11 @@ async def test_a_worker_gets_all_it_needs(world: World) -> None:
     got = await worker("ResolveModelProvider", account=c.id, provider="p")
     assert (got.base_url, got.model_defaults) == ("", b""), "a pinned type's key goes to the vendor alone"
 
-    await c.secret("login", b'{"access": "t"}')
+    tokens = {"access": "t", "refresh": "r", "expires": 10**15, "accountId": "acc"}
+    await c.secret("login", json.dumps(tokens).encode())
     await c.provider("p", type="openai", authMode="subscription", secretRefs={"oauth": "login", "apiKey": "k"})
     got = await worker("ResolveModelProvider", account=c.id, provider="p")
-    assert (got.auth_mode, got.api_key) == ("subscription", '{"access": "t"}')
+    assert (got.auth_mode, got.api_key, got.provider_account) == ("subscription", "t", "acc")
 
     await c.provider("p", type="ollama")
     got = await worker("ResolveModelProvider", account=c.id, provider="p")

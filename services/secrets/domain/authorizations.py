@@ -7,13 +7,15 @@ from typing import Final, Protocol
 
 from libs import wire
 from libs.audit import Actor
-from libs.errors import Invalid, NotFound
+from libs.errors import Forbidden, Invalid, NotFound
 from services.secrets.domain.secrets import Clock
 from services.secrets.domain.text import storable
 
 AGENT: Final = "AGENT"
 SIGNING_ROLES: Final = ("OWNER", AGENT)
 """Roles that let a key sign any action of the account."""
+REVOKED: Final = "REVOKED"
+"""Role of a pair that an operator took the right from."""
 
 CAPABILITY_BYTES: Final = 64 * 1024
 """A longer capability is refused as `Invalid capability bytes`."""
@@ -41,12 +43,12 @@ class Granted:
 class AuthorizationStore(Protocol):
     """The rows of authorizations."""
 
-    async def put(self, by: Actor, account: str, signer: str, role: str, capability: bytes, now_ms: int) -> None:
-        """Insert, or replace role and capability."""
+    async def put(self, by: Actor, account: str, signer: str, capability: bytes, made_ms: float, now_ms: int) -> bool:
+        """Insert, or replace role and capability; False for a pair revoked after `made_ms`, when it was granted."""
         ...
 
-    async def revoke(self, by: Actor, account: str, signer: str) -> bool:
-        """Delete; False when there is none."""
+    async def revoke(self, by: Actor, account: str, signer: str, now_ms: int) -> bool:
+        """Mark as revoked; False when there is none that signs."""
         ...
 
     async def page(self, account: str, after: tuple[str, str], most: int) -> list[Granted]:
@@ -67,19 +69,25 @@ class Authorizations:
     async def register(self, by: Actor, capability: bytes | None) -> Authorization:
         """Store what a capability grants to the key that signed the envelope.
 
-        Raises Invalid with the first of the nine messages of envelope.md section 4 that applies.
+        Raises Invalid with the first of the nine messages of envelope.md section 4 that applies. A capability that was
+        made before the pair was revoked is Forbidden: else whoever has the key would simply register again.
         """
         proof = capability if capability is not None and len(capability) <= CAPABILITY_BYTES else b""
         try:
             granted = wire.verify_capability(proof, wire.principal_from_id(by.signer))
         except wire.EnvelopeError as e:
             raise Invalid(e.message) from None
-        await self._rows.put(by, granted.issuer, granted.delegate, AGENT, proof, int(self._now() * 1000))
+        made = wire.decode(proof).get("ts")
+        made_ms = made if isinstance(made, int | float) else 0
+        if not await self._rows.put(by, granted.issuer, granted.delegate, proof, made_ms, int(self._now() * 1000)):
+            raise Forbidden("This authorization was revoked")
         return Authorization(granted.issuer, granted.delegate)
 
     async def revoke(self, by: Actor, account: str, signer: str) -> None:
         """Take a key's right away, from its next request on. Raises NotFound."""
-        if not (storable(account) and storable(signer) and await self._rows.revoke(by, account, signer)):
+        now_ms = int(self._now() * 1000)
+        known = storable(account) and storable(signer) and await self._rows.revoke(by, account, signer, now_ms)
+        if not known:
             raise NotFound("There is no such authorization")
 
     async def page(self, account: str, after: tuple[str, str], most: int) -> list[Granted]:

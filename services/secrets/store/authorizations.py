@@ -8,12 +8,12 @@ from sqlalchemy.dialects.postgresql import insert
 from libs.audit import Actor
 from libs.store import Database, sql
 from libs.store.audit import Audit
-from services.secrets.domain.authorizations import SIGNING_ROLES, Granted
+from services.secrets.domain.authorizations import AGENT, REVOKED, SIGNING_ROLES, Granted
 from services.secrets.store.tables import account_authorizations
 
 
 class AuthorizationRows:
-    """Reads and writes authorizations. Nothing is cached: a row that is removed ends the right at once."""
+    """Reads and writes authorizations. Nothing is cached: a right that is revoked ends at once."""
 
     def __init__(self, db: Database, audit: Audit) -> None:
         self._db, self._audit = db, audit
@@ -23,16 +23,24 @@ class AuthorizationRows:
             new.on_conflict_do_update(
                 index_elements=["account", "signer"],
                 set_={c: new.excluded[c] for c in ("role", "capability", "updated_at")},
+                where=sa.or_(a.c.role != REVOKED, sa.bindparam("made_ms", type_=sa.Double) > a.c.updated_at),
             )
         )
-        self._delete = sql(
-            sa.delete(a).where(a.c.account == sa.bindparam("account"), a.c.signer == sa.bindparam("signer"))
+        self._revoke = sql(
+            sa.update(a)
+            .where(
+                a.c.account == sa.bindparam("account"),
+                a.c.signer == sa.bindparam("signer"),
+                a.c.role.in_(SIGNING_ROLES),
+            )
+            .values(role=REVOKED, capability=None, updated_at=sa.bindparam("now_ms", type_=sa.BigInteger))
         )
         only = sa.bindparam("only", type_=sa.Text)
         after = sa.tuple_(sa.bindparam("after_account", type_=sa.Text), sa.bindparam("after_signer", type_=sa.Text))
         self._page = sql(
             sa.select(a.c.account, a.c.signer, a.c.role, a.c.created_at, a.c.updated_at)
             .where(
+                a.c.role.in_(SIGNING_ROLES),
                 sa.or_(only == sa.literal_column("''"), a.c.account == only),
                 sa.tuple_(a.c.account, a.c.signer) > after,
             )
@@ -47,24 +55,27 @@ class AuthorizationRows:
             )
         )
 
-    async def put(self, by: Actor, account: str, signer: str, role: str, capability: bytes, now_ms: int) -> None:
-        """Insert, or replace role and capability."""
+    async def put(self, by: Actor, account: str, signer: str, capability: bytes, made_ms: float, now_ms: int) -> bool:
+        """Insert, or replace role and capability; False for a pair revoked after `made_ms`, when it was granted."""
         async with self._db.transaction() as tx:
-            await tx.execute(
+            stored = await tx.execute(
                 self._put,
                 account=account,
                 signer=signer,
-                role=role,
+                role=AGENT,
                 capability=capability,
                 created_at=now_ms,
                 updated_at=now_ms,
+                made_ms=float(made_ms),
             )
-            await self._audit.record(tx, by, "authorization.register", signer, account=account, detail=role)
+            if stored:
+                await self._audit.record(tx, by, "authorization.register", signer, account=account, detail=AGENT)
+        return bool(stored)
 
-    async def revoke(self, by: Actor, account: str, signer: str) -> bool:
-        """Delete a row; False when there is none."""
+    async def revoke(self, by: Actor, account: str, signer: str, now_ms: int) -> bool:
+        """Mark as revoked; False when there is none that signs."""
         async with self._db.transaction() as tx:
-            if not await tx.execute(self._delete, account=account, signer=signer):
+            if not await tx.execute(self._revoke, account=account, signer=signer, now_ms=now_ms):
                 return False
             await self._audit.record(tx, by, "authorization.revoke", signer, account=account)
         return True
