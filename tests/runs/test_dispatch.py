@@ -120,6 +120,19 @@ async def test_limits_of_an_account(store: Store) -> None:
     assert (next_one["account"], next_one["queue"]) == ("A", 0)
 
 
+async def test_an_end_tells_whether_the_account_has_more_to_do(store: Store) -> None:
+    queue = limited(store, Limits(running=1))
+    await fill(store, "B", 1)
+    await fill(store, "A", 2)
+    ends: list[tuple[str, bool]] = []
+    for _ in range(2):
+        for row in await queue.claim("w", 9):
+            ended = await queue.complete(row["id"], row["attempt"], DONE)
+            assert ended is not None
+            ends.append((row["account"], ended["account_waits"]))
+    assert sorted(ends) == [("A", False), ("A", True), ("B", False)]
+
+
 async def test_runs_beyond_those_of_an_hour_wait_but_none_that_has_begun(store: Store) -> None:
     queue = limited(store, Limits(hourly=2))
     begun = await store.started(owner="A")

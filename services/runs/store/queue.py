@@ -120,10 +120,10 @@ _give_back = sql(
     )
     .returning(runs)
 )
-# Whether the session has another run to execute now.
+# Whether the account has another run, which may have waited for this one: for its session or its share.
 _waits = sa.literal_column(
-    "exists (select 1 from runs q where q.session_id = runs.session_id and q.status = 'queued')", sa.Boolean
-).label("session_waits")
+    "exists (select 1 from runs q where q.account = runs.account and q.status = 'queued')", sa.Boolean
+).label("account_waits")
 _complete = sql(
     sa.update(runs)
     .where(_mine)

@@ -191,7 +191,7 @@ class Worker:
                 if parent:
                     self._answers.wake()
                 self._tell(row)
-                more = row is None or row["session_waits"]
+                more = row is None or row["account_waits"]
         except Exception as e:  # the lease runs out and another claim repairs it
             log.error("run not settled", run=held.run_id, error=type(e).__name__, exc_info=e)
         finally:
@@ -200,7 +200,7 @@ class Worker:
                 del self._held[held.run_id]
             if not self._held:
                 self._idle.set()
-            # The session's next turn, or a run that found no free slot, may be due now.
+            # The next run of the session or the account, or one that found no free slot, may be due now.
             if more or full:
                 self.wake()
 
