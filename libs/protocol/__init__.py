@@ -5,7 +5,7 @@ types; `actions` and `responses` the messages; `ws` the events; `limits`, `model
 everywhere is importable from here.
 """
 
-from .actions import ACTIONS, MUTATING, Action, AgentAction
+from .actions import ACTIONS, MUTATING, SOCKET_ONLY, Action, AgentAction
 from .base import Json, OpenMap, Response, Wire
 from .encoding import encode_response, json_bytes, json_safe, to_wire, ws_json
 from .responses import ANSWERS, PROTOCOL_TOO_OLD, RESPONSES, AgentResponse, Error
@@ -21,6 +21,7 @@ __all__ = [
     "PROTOCOL_TOO_OLD",
     "PROTOCOL_VERSION",
     "RESPONSES",
+    "SOCKET_ONLY",
     "Action",
     "AgentAction",
     "AgentResponse",

@@ -34,6 +34,12 @@ class WsSubscribed(Wire, kw_only=True, tag_field="_", tag="subscribed"):
     account_id: str
 
 
+class WsUnsubscribed(Wire, kw_only=True, tag_field="_", tag="unsubscribed"):
+    """A subscription has ended, if there was one. Of our own; only ever the answer to Unsubscribe."""
+
+    key: str
+
+
 class WsSessionEvent(Wire, kw_only=True):
     """A `SessionEvent` whose payload is JSON text, spliced into the frame as it is."""
 
@@ -149,6 +155,7 @@ class WsError(Wire, kw_only=True, tag_field="_", tag="error"):
 WsEvent = (
     WsConnected
     | WsSubscribed
+    | WsUnsubscribed
     | WsSessionAppend
     | WsSessionPartial
     | WsSessionChange
@@ -160,7 +167,12 @@ WsEvent = (
     | WsError
 )
 
-_BY_NAME: dict[str, type[Wire]] = {"connected": WsConnected, "subscribed": WsSubscribed, "error": WsError}
+_BY_NAME: dict[str, type[Wire]] = {
+    "connected": WsConnected,
+    "subscribed": WsSubscribed,
+    "unsubscribed": WsUnsubscribed,
+    "error": WsError,
+}
 _BY_KEY: dict[tuple[str, str], type[Wire]] = {
     ("append", "sessions"): WsSessionAppend,
     ("append", "runs"): WsRunAppend,

@@ -250,5 +250,6 @@ REQUESTS: dict[str, Build] = {
     "Subscribe (sessions/…)": _with(lambda asked: {"key": f"sessions/{asked.place.session}"}),
     "Subscribe (runs/…)": _with(lambda asked: {"key": f"runs/{asked.place.run}"}),
     "Subscribe (over HTTP)": _with(lambda asked: {"key": f"agents/{asked.place.agent}"}),
+    "Unsubscribe (over HTTP)": _with(lambda asked: {"key": f"agents/{asked.place.agent}"}),
 }
 """By `Rule.name`."""

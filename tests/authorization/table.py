@@ -248,6 +248,13 @@ AREAS: dict[str, tuple[Rule, ...]] = {
             allowed=Answer(400, "Subscribe is only supported over WebSocket"),
             whose=_NAMES_NOTHING,
         ),
+        Rule(
+            "Unsubscribe",
+            Need.ANYBODY,
+            variant="over HTTP",
+            allowed=Answer(400, "Unsubscribe is only supported over WebSocket"),
+            whose=_NAMES_NOTHING,
+        ),
     ),
 }
 """All rules, by area."""

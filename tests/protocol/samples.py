@@ -37,6 +37,7 @@ BY_TYPE_AND_FIELD: dict[tuple[str, str], Any] = {
     ("RedactedMcpServer", "name"): "docs-1",
     ("AgentToolInput", "name"): "double_it",
     ("Subscribe", "key"): "runs/abc",
+    ("Unsubscribe", "key"): "runs/abc",
     ("ImportSigningIdentity", "seed"): bytes(32),
     ("WriteAgentMemoryFile", "content"): "text",
     ("AgentPromptBlock", "block"): {"id": "b1", "type": "Paragraph", "text": "x", "level": 2},
@@ -51,6 +52,7 @@ BY_TYPE_AND_FIELD: dict[tuple[str, str], Any] = {
 
 WS_KEYS = {
     "WsSubscribed": "agents/a",
+    "WsUnsubscribed": "agents/a",
     "WsSessionAppend": "sessions/s",
     "WsSessionPartial": "sessions/s",
     "WsSessionChange": "sessions/s",

@@ -7,7 +7,7 @@ import msgspec
 import pycddl
 import pytest
 
-from libs.protocol import ACTIONS, ANSWERS, MUTATING, RESPONSES, read_ws_event, to_wire, ws_json
+from libs.protocol import ACTIONS, ANSWERS, MUTATING, RESPONSES, SOCKET_ONLY, read_ws_event, to_wire, ws_json
 from libs.protocol.memory import ToolDocument
 from libs.protocol.routes import HealthJson, VersionJson
 from libs.protocol.signed import CapabilityBlob, SignedActionEnvelope
@@ -67,9 +67,9 @@ def test_broken_event_is_an_error(frame: str):
         read_ws_event(frame)
 
 
-def test_every_action_but_subscribe_has_an_answer():
-    assert set(ANSWERS) == set(ACTIONS) - {"Subscribe"}
-    assert len(ACTIONS) == 68
+def test_every_action_but_those_of_a_socket_has_an_answer():
+    assert set(ANSWERS) == set(ACTIONS) - {"Subscribe", "Unsubscribe"}
+    assert len(ACTIONS) == 69
     assert ANSWERS["UpdateAgent"].__name__ == "GetAgentResponse"
     assert ANSWERS["CombineAgentTriggers"].__name__ == "UpdateAgentTriggerResponse"
     assert set(ANSWERS.values()) | {RESPONSES["Error"]} == set(RESPONSES.values())
@@ -77,9 +77,9 @@ def test_every_action_but_subscribe_has_an_answer():
 
 def test_mutating_actions():
     reading = set(ACTIONS) - MUTATING
-    assert all(name.startswith(("List", "Get", "Read")) or name == "Subscribe" for name in reading)
+    assert all(name.startswith(("List", "Get", "Read")) or name in SOCKET_ONLY for name in reading)
     assert {"MessageSession", "RegisterSigner", "SignalRun", "StopSession", "AppendFileUploadChunk"} <= MUTATING
-    assert (len(reading), len(MUTATING)) == (21, 47)
+    assert (len(reading), len(MUTATING)) == (22, 47)
 
 
 def test_action_names_itself_and_leaves_absent_keys_out():

@@ -1,4 +1,4 @@
-"""All 68 actions by name, and which of them change something."""
+"""All 69 actions by name, and which of them change something."""
 
 from typing import Final
 
@@ -43,6 +43,7 @@ from .runs import (
     ListRuns,
     SignalRun,
     Subscribe,
+    Unsubscribe,
 )
 from .secrets import (
     CancelProviderOAuth,
@@ -151,6 +152,7 @@ AgentAction = (
     | SignalRun
     | GetRunJournal
     | Subscribe
+    | Unsubscribe
     | ListMcpServers
     | SetMcpServer
     | RefreshMcpServer
@@ -225,6 +227,7 @@ ACTIONS: Final[dict[str, type[Action]]] = {
         SignalRun,
         GetRunJournal,
         Subscribe,
+        Unsubscribe,
         ListMcpServers,
         SetMcpServer,
         RefreshMcpServer,
@@ -233,12 +236,18 @@ ACTIONS: Final[dict[str, type[Action]]] = {
 }
 """Every action by its name, the `_` on the wire."""
 
-MUTATING: Final = frozenset(name for name in ACTIONS if not name.startswith(("List", "Get", "Read", "Subscribe")))
+SOCKET_ONLY: Final = frozenset({"Subscribe", "Unsubscribe"})
+"""Actions that are frames of a WebSocket and have no answer of their own."""
+
+MUTATING: Final = frozenset(
+    name for name in ACTIONS if name not in SOCKET_ONLY and not name.startswith(("List", "Get", "Read"))
+)
 """Actions that change something: a captured envelope of these must not act twice."""
 
 __all__ = [
     "ACTIONS",
     "MUTATING",
+    "SOCKET_ONLY",
     "AbortFileUpload",
     "AcceptAgentInvite",
     "Action",
@@ -302,6 +311,7 @@ __all__ = [
     "StopSession",
     "SubmitProviderOAuthCode",
     "Subscribe",
+    "Unsubscribe",
     "UpdateAgent",
     "UpdateAgentTrigger",
     "UpdateSession",

@@ -48,3 +48,9 @@ class Subscribe(Action, kw_only=True):
 
     key: str
     after_seq: int | UnsetType = UNSET
+
+
+class Unsubscribe(Action, kw_only=True):
+    """No more events of a key; over the WebSocket only. Of our own."""
+
+    key: str

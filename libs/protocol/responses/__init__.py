@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ..actions import ACTIONS
+from ..actions import ACTIONS, SOCKET_ONLY
 from ..base import Response
 from .agents import (
     AcceptAgentInviteResponse,
@@ -233,9 +233,9 @@ _SHARED: Final = {
 }
 
 ANSWERS: Final[dict[str, type[Response]]] = {
-    name: _SHARED.get(name) or RESPONSES[f"{name}Response"] for name in ACTIONS if name != "Subscribe"
+    name: _SHARED.get(name) or RESPONSES[f"{name}Response"] for name in ACTIONS if name not in SOCKET_ONLY
 }
-"""The answer to each action, by the action's name; Subscribe has none."""
+"""The answer to each action, by the action's name; those of the WebSocket have none."""
 
 __all__ = [
     "ANSWERS",

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from libs import signatures, telemetry
 from libs.errors import Internal, Invalid, SeedError
-from libs.protocol import ACTIONS, MUTATING, Error, encode_response
+from libs.protocol import ACTIONS, MUTATING, SOCKET_ONLY, Error, encode_response
 from libs.telemetry.traces import Span
 from libs.wire import Envelope
 from services.edge import metrics
@@ -22,7 +22,6 @@ from services.edge.domain.replay import Answer, ReplayWindow
 
 log = telemetry.get_logger("actions")
 
-SUBSCRIBE = "Subscribe"
 _UNNAMED = "-"
 _NAME_CHARS = 256
 
@@ -83,8 +82,8 @@ class Dispatcher:
             return await stream(Call(envelope))
         handler = self._handlers.get(name)
         if handler is None:
-            if name == SUBSCRIBE:
-                raise Invalid("Subscribe is only supported over WebSocket")
+            if name in SOCKET_ONLY:
+                raise Invalid(f"{name} is only supported over WebSocket")
             if name in ACTIONS:
                 raise Invalid(f"This server does not serve {name} yet")
             raise Invalid(f"Unsupported action: {name[:_NAME_CHARS]}")

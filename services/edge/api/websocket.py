@@ -9,8 +9,7 @@ from aiohttp import web
 
 from libs import telemetry
 from libs.errors import Forbidden, Internal, Invalid, SeedError, TooMany
-from libs.protocol import PROTOCOL_VERSION
-from services.edge.api.dispatch import SUBSCRIBE
+from libs.protocol import PROTOCOL_VERSION, SOCKET_ONLY
 from services.edge.api.http import text_response
 from services.edge.api.socket import LiveSocket
 from services.edge.api.verify import Verifier
@@ -21,6 +20,7 @@ from services.edge.live.tracker import Tracker
 
 log = telemetry.get_logger("websocket")
 
+UNSUBSCRIBE = "Unsubscribe"
 FRAME_BYTES = 256 * 1024
 """Largest frame a client may send; a Subscribe envelope has some hundred bytes, four times that as a JSON array."""
 _BYTES = msgspec.json.Decoder(list[int])
@@ -77,12 +77,14 @@ class WebSockets:
     async def _subscribe(self, socket: LiveSocket, body: bytes) -> None:
         envelope = await self._verifier.verify(body)
         self._rates.account(envelope.account)
-        if envelope.name != SUBSCRIBE:
+        if envelope.name not in SOCKET_ONLY:
             raise Invalid("Expected Subscribe action")
-        if socket.account:
-            if socket.account != envelope.account:
-                raise Forbidden("WebSocket account switch is not allowed")
-        elif self._tracker.full_account(envelope.account):
+        if socket.account and socket.account != envelope.account:
+            raise Forbidden("WebSocket account switch is not allowed")
+        if envelope.name == UNSUBSCRIBE:
+            self._hub.unsubscribe(socket, envelope.account, envelope.action)
+            return
+        if not socket.account and self._tracker.full_account(envelope.account):
             socket.send(encode.error(TooMany("Too many sockets").message, None))
             socket.close(1013, "Too many sockets", "account")
             return

@@ -26,6 +26,11 @@ def subscribed(key: str, account: str) -> Frame:
     return Frame(ws_json(ws.WsSubscribed(key=key, account_id=account)))
 
 
+def unsubscribed(key: str) -> Frame:
+    """A subscription has ended."""
+    return Frame(ws_json(ws.WsUnsubscribed(key=key)))
+
+
 def error(message: str, code: str | None) -> Frame:
     """A frame was refused."""
     return Frame(ws_json(ws.WsError(message=message, code=code or UNSET)))

@@ -104,6 +104,14 @@ class Hub:
         else:
             socket.subscriptions.pop(key, None)
 
+    def unsubscribe(self, socket: Socket, account: str, action: dict[str, Any]) -> None:
+        """Serve a verified Unsubscribe; a key that is not watched is no fault. Raises Invalid for what is no key."""
+        key = "/".join(parse_key(action.get("key"), account))
+        sub = socket.subscriptions.get(key)
+        if sub is not None:
+            self.cut(sub)
+        socket.send(encode.unsubscribed(key))
+
     async def _listen(self, subjects: Sequence[str]) -> None:
         held: list[str] = []
         try:
