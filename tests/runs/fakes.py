@@ -52,6 +52,7 @@ class Conversation:
     title_source: str = "user"
     description: str | None = None
     plan: bytes = b""
+    spec: bytes = b""
     gone: str = ""
 
     def add(self, **payload: Any) -> types_pb2.SessionEvent:
@@ -168,6 +169,7 @@ class FakeSessions(FakeServer):
             queued_behind=found.start.queued_behind,
             outcome=found.outcome,
             canceled=found.canceled,
+            spec=session.spec,
             title_source=session.title_source,
             fallback_provider=self.fallback,
             fallback_model="scripted-1" if self.fallback else "",
