@@ -9,6 +9,7 @@ from libs.errors import Invalid
 from libs.protocol import responses as out
 from services.edge.api import views
 from services.edge.api.call import Call, Handler
+from services.edge.domain.shims import sessions_for
 from services.edge.upstream import Peers
 
 
@@ -52,12 +53,12 @@ class AgentActions:
     async def get_agent(self, call: Call) -> out.GetAgentResponse:
         """GetAgent."""
         r = await call.read(self._peer, self._agents.GetAgent, ag.GetAgentRequest(agent_id=call.text("agentId")))
-        return _with_sessions(r)
+        return _with_sessions(call, r)
 
     async def update_agent(self, call: Call) -> out.GetAgentResponse:
         """UpdateAgent."""
         request = ag.UpdateAgentRequest(agent_id=call.text("agentId"), definition=call.cbor("definition") or b"")
-        return _with_sessions(await call.write(self._peer, self._agents.UpdateAgent, request))
+        return _with_sessions(call, await call.write(self._peer, self._agents.UpdateAgent, request))
 
     async def delete_agent(self, call: Call) -> out.DeleteAgentResponse:
         """DeleteAgent."""
@@ -120,8 +121,8 @@ class AgentActions:
         return out.SetAgentPublicChatResponse(agent=views.agent(r.agent))
 
 
-def _with_sessions(r: ag.GetAgentResponse | ag.UpdateAgentResponse) -> out.GetAgentResponse:
-    sessions = [views.session(s) for s in r.sessions]
+def _with_sessions(call: Call, r: ag.GetAgentResponse | ag.UpdateAgentResponse) -> out.GetAgentResponse:
+    sessions = sessions_for(call.protocol, [views.session(s) for s in r.sessions])
     return out.GetAgentResponse(agent=views.agent(r.agent), sessions=sessions, session_count=len(sessions))
 
 

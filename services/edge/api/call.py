@@ -24,10 +24,11 @@ STREAM_SECONDS = 600.0
 class Call:
     """A verified action. `signature` (libs.signatures.header) when it may change something."""
 
-    __slots__ = ("account", "action", "envelope", "signature", "signer")
+    __slots__ = ("account", "action", "envelope", "protocol", "signature", "signer")
 
     def __init__(self, envelope: Envelope, signature: str = "") -> None:
         self.signature = signature
+        self.protocol = envelope.protocol
         self.envelope = envelope
         self.action: dict[str, Any] = envelope.action
         self.account = envelope.account

@@ -9,6 +9,7 @@ from libs.protocol import responses as out
 from libs.protocol.sessions import SessionListCursor
 from services.edge.api import views
 from services.edge.api.call import Call, Handler
+from services.edge.domain.shims import session_for, sessions_for
 from services.edge.upstream import Peers
 
 
@@ -51,7 +52,7 @@ class SessionActions:
         r = await call.read(self._peer, self._sessions.ListSessions, request)
         last = r.sessions[-1] if r.more and r.sessions else None
         return out.ListSessionsResponse(
-            sessions=[views.session(s) for s in r.sessions],
+            sessions=sessions_for(call.protocol, [views.session(s) for s in r.sessions]),
             agents=[views.agent(a) for a in r.agents],
             next_cursor=UNSET if last is None else SessionListCursor(updated_before=last.updated_at, id_before=last.id),
         )
@@ -61,7 +62,7 @@ class SessionActions:
         request = se.GetSessionRequest(session_id=call.text("sessionId"), after_seq=call.after_seq())
         r = await call.read(self._peer, self._sessions.GetSession, request)
         return out.GetSessionResponse(
-            session=views.session(r.session),
+            session=session_for(call.protocol, views.session(r.session)),
             events=[views.session_event(e) for e in r.events],
             system_prompt_markdown=r.system_prompt,
         )
@@ -74,7 +75,7 @@ class SessionActions:
             model_override=call.cbor("modelOverride"),
         )
         r = await call.write(self._peer, self._sessions.UpdateSession, request)
-        return out.UpdateSessionResponse(session=views.session(r.session))
+        return out.UpdateSessionResponse(session=session_for(call.protocol, views.session(r.session)))
 
     async def delete(self, call: Call) -> out.DeleteSessionResponse:
         """DeleteSession."""

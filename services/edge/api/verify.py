@@ -18,10 +18,23 @@ CHECK_SECONDS = 5.0
 
 
 class Verifier:
-    """Verifies envelopes. `now_ms` is the server's clock, `skew_ms` the window either way, `max_depth` of nesting."""
+    """Verifies envelopes.
 
-    def __init__(self, peers: Peers, *, now_ms: Callable[[], float], skew_ms: int, max_depth: int) -> None:
+    `now_ms` is the server's clock, `skew_ms` the window either way, `max_depth` of nesting, `min_protocol` the oldest
+    client that is served.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        *,
+        now_ms: Callable[[], float],
+        skew_ms: int,
+        max_depth: int,
+        min_protocol: int = MIN_CLIENT_PROTOCOL,
+    ) -> None:
         self._peers, self._now_ms, self._skew_ms, self._max_depth = peers, now_ms, skew_ms, max_depth
+        self._min_protocol = min_protocol
 
     async def verify(self, body: bytes) -> Envelope:
         """The verified envelope in a request body or WebSocket frame.
@@ -47,7 +60,7 @@ class Verifier:
                 body,
                 now_ms=self._now_ms(),
                 skew_ms=self._skew_ms,
-                min_protocol=MIN_CLIENT_PROTOCOL,
+                min_protocol=self._min_protocol,
                 max_depth=self._max_depth,
             )
         except EnvelopeError as e:
