@@ -102,16 +102,17 @@ def authorizations_revoke(account: str, signer: str, data_dir: DataDirectory = P
 def audit_list(
     data_dir: DataDirectory = Path("data"),
     account: Account = "",
+    members: Annotated[bool, typer.Option("--members", help="Members and public access, in place of secrets.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Entries to print.")] = 100,
     before: Annotated[str, typer.Option(help="Go on before this entry: the token under a page.")] = "",
 ) -> None:
-    """Print who did what to secrets, providers, identities and authorizations, newest first."""
+    """Print who did what to secrets, providers, identities and authorizations (or members), newest first."""
 
     async def show(peer: Peer) -> None:
-        from seed.secrets.v1 import admin_pb2 as pb
-        from seed.secrets.v1 import admin_pb2_grpc as rpc
+        from seed.audit.v1 import audit_pb2 as pb
+        from seed.audit.v1 import audit_pb2_grpc as rpc
 
-        stub = peer.stub(rpc.SecretsAdminServiceStub)
+        stub = peer.stub(rpc.AuditServiceStub)
         request = pb.ListAuditRequest(account=account, page_size=limit, page_token=before)
         page = await peer.call(stub.ListAudit, request, timeout_s=CALL_SECONDS, retry=True)
         for entry in page.entries:
@@ -119,7 +120,7 @@ def audit_list(
         if page.next_page_token:
             typer.echo(f"more: --before {page.next_page_token}")
 
-    with_service("secrets", data_dir, show)
+    with_service("sessions" if members else "secrets", data_dir, show)
 
 
 def _line(entry: Any) -> str:

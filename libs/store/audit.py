@@ -9,10 +9,16 @@ import time
 from collections.abc import Callable
 
 import sqlalchemy as sa
+from seed.audit.v1 import audit_pb2 as pb
 
 from libs.audit import Actor, Entry
+from libs.errors import Invalid
 from libs.store.database import Database, Tx
 from libs.store.sql import sql
+
+_PAGE = 100
+_MOST = 1000
+_NEWEST = 2**63 - 1
 
 APPEND_ONLY = (
     "CREATE FUNCTION audit_is_append_only() RETURNS trigger LANGUAGE plpgsql AS "
@@ -78,6 +84,32 @@ class Audit:
             action=action,
             subject=subject,
             detail=detail,
+        )
+
+    async def answer(self, request: pb.ListAuditRequest) -> pb.ListAuditResponse:
+        """A page as AuditService gives it. Raises Invalid for a page token that is none."""
+        most = min(request.page_size, _MOST) if request.page_size > 0 else _PAGE
+        token = request.page_token or str(_NEWEST)
+        if not (token.isascii() and token.isdigit() and int(token) <= _NEWEST):
+            raise Invalid("Page token is invalid")
+        entries = await self.page(request.account, most + 1, int(token))
+        shown = entries[:most]
+        return pb.ListAuditResponse(
+            entries=[
+                pb.AuditEntry(
+                    id=entry.id,
+                    at=entry.at,
+                    account=entry.account,
+                    actor=entry.by.account,
+                    signer=entry.by.signer,
+                    via=entry.by.via,
+                    action=entry.action,
+                    subject=entry.subject,
+                    detail=entry.detail,
+                )
+                for entry in shown
+            ],
+            next_page_token=str(shown[-1].id) if len(entries) > most else "",
         )
 
     async def page(self, account: str, most: int, before: int) -> list[Entry]:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from seed.audit.v1 import audit_pb2
 from seed.secrets.v1 import admin_pb2
 from seed.secrets.v1 import secrets_pb2 as pb
 
@@ -19,6 +20,7 @@ from libs.store import AcceptedSignatures, Database, Outbox
 from libs.store.audit import Audit
 from services.secrets.api.access import AgentAccess
 from services.secrets.api.admin import AdminServicer
+from services.secrets.api.audit import AuditServicer
 from services.secrets.api.authorizations import AuthorizationsServicer
 from services.secrets.api.identities import IdentitiesServicer, from_bytes, to_bytes
 from services.secrets.api.providers import ProvidersServicer
@@ -104,7 +106,8 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
     rpc.add(services["IdentitiesService"], IdentitiesServicer(identities, access))
     rpc.add(services["AuthorizationsService"], AuthorizationsServicer(authorizations))
     admin = admin_pb2.DESCRIPTOR.services_by_name["SecretsAdminService"]
-    rpc.add(admin, AdminServicer(Rotation(live, vault, keys), authorizations, audit))
+    rpc.add(admin, AdminServicer(Rotation(live, vault, keys), authorizations))
+    rpc.add(audit_pb2.DESCRIPTOR.services_by_name["AuditService"], AuditServicer(audit))
 
     try:
         await db.open()

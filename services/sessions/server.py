@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from seed.audit.v1 import audit_pb2
 from seed.sessions.v1 import access_pb2, agents_pb2, attachments_pb2, members_pb2, sessions_pb2, turns_pb2
 
 from libs import telemetry
@@ -13,9 +14,11 @@ from libs.errors import SeedError
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.store import AcceptedSignatures, Database, Outbox
+from libs.store.audit import Audit
 from services.sessions.api.access import AccessApi
 from services.sessions.api.agents import AgentsApi
 from services.sessions.api.attachments import AttachmentsApi
+from services.sessions.api.audit import AuditApi
 from services.sessions.api.members import MembersApi
 from services.sessions.api.peers import References, Runs
 from services.sessions.api.sessions import SessionsApi
@@ -35,7 +38,7 @@ from services.sessions.store.messages import MessageStore
 from services.sessions.store.rows import Row, start_of
 from services.sessions.store.sessions import SessionStore
 from services.sessions.store.sweep import SweepStore
-from services.sessions.store.tables import accepted_signatures, outbox
+from services.sessions.store.tables import accepted_signatures, audit, outbox
 from services.sessions.store.turns import Ending, TurnStore
 from services.sessions.store.uploads import UploadStore
 
@@ -86,8 +89,10 @@ class Service:
 
         self._server = RpcServer(TokenVerifier("sessions", key), host=settings.grpc_host, port=settings.grpc_port)
         agents = AgentStore(self._db, self._outbox, now=_now)
-        members = MemberStore(self._db, self._outbox, now=_now)
+        noted = Audit(self._db, audit)
+        members = MemberStore(self._db, self._outbox, noted, now=_now)
         for services, name, api in (
+            (audit_pb2, "AuditService", AuditApi(noted)),
             (access_pb2, "AccessService", AccessApi(access)),
             (agents_pb2, "AgentsService", AgentsApi(access, agents, sessions, deletions, references, self._runs)),
             (members_pb2, "MembersService", MembersApi(access, members)),

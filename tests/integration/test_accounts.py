@@ -150,6 +150,16 @@ async def test_a_revoked_signer_is_refused_at_its_next_request(outside: Outside,
     assert await outside.ops("authorizations", "list", "--account", issuer.id) == ""
 
 
+async def test_the_audit_of_members(outside: Outside, there: World) -> None:
+    owner = await there.owner()
+    invited = there.client().account
+    invite = {"_": "InviteAgentCollaborator", "agentId": owner.agent, "accountId": invited, "role": "reader"}
+    await owner.client.send(invite)
+    (line,) = (await outside.ops("audit", "list", "--members", "--account", owner.client.account)).splitlines()
+    by = owner.client.account
+    assert line.endswith(f"{by}  member.invite  {owner.agent} ({invited} reader)  by {by} via edge")
+
+
 async def test_keys_are_rotated_by_a_command(outside: Outside, there: World) -> None:
     owner = await there.owner()
     ring_file = outside.stack.data_dir / "keys" / "keyring.json"

@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from seed.audit.v1 import audit_pb2, audit_pb2_grpc
 from seed.secrets.v1 import admin_pb2, admin_pb2_grpc
 from seed.secrets.v1 import secrets_pb2 as pb
 from seed.secrets.v1 import secrets_pb2_grpc as rpc
@@ -24,6 +25,7 @@ _STUBS = (
     rpc.IdentitiesServiceStub,
     rpc.AuthorizationsServiceStub,
     admin_pb2_grpc.SecretsAdminServiceStub,
+    audit_pb2_grpc.AuditServiceStub,
 )
 
 
@@ -38,7 +40,8 @@ class Client:
     async def __call__(self, method: str, **fields: Any) -> Any:
         (call,) = [getattr(stub, method) for stub in self._stubs if hasattr(stub, method)]
         name = f"{method}Request"
-        request = getattr(pb if hasattr(pb, name) else admin_pb2, name)(**fields)
+        (module,) = [module for module in (pb, admin_pb2, audit_pb2) if hasattr(module, name)]
+        request = getattr(module, name)(**fields)
         return await self._peer.call(call, request, account=self.id, signer=self._signer)
 
     async def fails(self, status: int, text: str, method: str, **fields: Any) -> None:

@@ -147,3 +147,37 @@ async def test_members_are_in_the_prompt_by_time_of_joining(world: World) -> Non
     turn = (await c.say(session_id)).turn
     begun = (await world.begin(turn.run_id)).system_prompt
     assert begun.rpartition("<conversation_members>")[2] == text.rpartition("<conversation_members>")[2]
+
+
+async def test_the_audit_tells_who_changed_members(world: World) -> None:
+    c, m, ops = world.account(), world.account(), world.client("ops")
+    agent_id = await c.agent()
+    await c("InviteAgentCollaborator", agent_id=agent_id, account_id=m.id, role="reader")
+    await m("AcceptAgentInvite", agent_id=agent_id)
+    await c("InviteAgentCollaborator", agent_id=agent_id, account_id=m.id, role="writer")
+    await c("RemoveAgentCollaborator", agent_id=agent_id, account_id=m.id)
+    await c("InviteAgentCollaborator", agent_id=agent_id, account_id=m.id, role="reader")
+    await m("DeclineAgentInvite", agent_id=agent_id)
+    await m.fails(404, "Agent invitation not found", "DeclineAgentInvite", agent_id=agent_id)
+    await c.fails(
+        400,
+        "Enable public access before enabling public chat",
+        "SetAgentPublicChat",
+        agent_id=agent_id,
+        public_chat=True,
+    )
+    await c("SetAgentPublicRead", agent_id=agent_id, public_read=True)
+    await c("SetAgentPublicChat", agent_id=agent_id, public_chat=True)
+    entries = list((await ops("ListAudit", account=c.id)).entries)
+    assert [(e.action, e.actor, e.detail) for e in reversed(entries)] == [
+        ("member.invite", c.id, f"{m.id} reader"),
+        ("member.accept", m.id, f"{m.id} reader"),
+        ("member.set-role", c.id, f"{m.id} writer"),
+        ("member.remove", c.id, m.id),
+        ("member.invite", c.id, f"{m.id} reader"),
+        ("member.decline", m.id, m.id),
+        ("agent.set-public-read", c.id, "on"),
+        ("agent.set-public-chat", c.id, "on"),
+    ]
+    assert {(e.account, e.subject, e.via) for e in entries} == {(c.id, agent_id, "edge")}
+    await c.fails(403, "This service may not make this call", "ListAudit")

@@ -12,6 +12,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from seed.audit.v1 import audit_pb2, audit_pb2_grpc
 from seed.events.v1 import events_pb2
 from seed.sessions.v1 import (
     access_pb2,
@@ -40,6 +41,7 @@ NIL = "00000000-0000-4000-8000-000000000000"
 _SERVICES = (
     (access_pb2, access_pb2_grpc.AccessServiceStub),
     (agents_pb2, agents_pb2_grpc.AgentsServiceStub),
+    (audit_pb2, audit_pb2_grpc.AuditServiceStub),
     (attachments_pb2, attachments_pb2_grpc.AttachmentsServiceStub),
     (members_pb2, members_pb2_grpc.MembersServiceStub),
     (sessions_pb2, sessions_pb2_grpc.SessionsServiceStub),

@@ -5,25 +5,21 @@ from __future__ import annotations
 from seed.secrets.v1 import admin_pb2 as pb
 
 from libs.audit import Actor
-from libs.errors import Invalid
 from libs.rpc import Caller
-from libs.store.audit import Audit
-from services.secrets.api.callers import only
+from services.secrets.api.callers import OPS, only
 from services.secrets.domain.authorizations import Authorizations
 from services.secrets.domain.rotation import Rotation
 
-OPS = "ops"
 _BATCH = 200
 _PAGE = 100
 _MOST = 1000
-_NEWEST = 2**63 - 1
 
 
 class AdminServicer:
-    """Rotation, authorizations and the audit."""
+    """Rotation and authorizations."""
 
-    def __init__(self, rotation: Rotation, authorizations: Authorizations, audit: Audit) -> None:
-        self._rotation, self._authorizations, self._audit = rotation, authorizations, audit
+    def __init__(self, rotation: Rotation, authorizations: Authorizations) -> None:
+        self._rotation, self._authorizations = rotation, authorizations
 
     async def RewrapDataKeys(self, request: pb.RewrapDataKeysRequest, caller: Caller) -> pb.RewrapDataKeysResponse:
         """Re-wrap one batch with the primary key."""
@@ -66,34 +62,6 @@ class AdminServicer:
         """Take a key's right away."""
         await self._authorizations.revoke(_operator(caller), request.account, request.signer)
         return pb.RevokeAuthorizationResponse()
-
-    async def ListAudit(self, request: pb.ListAuditRequest, caller: Caller) -> pb.ListAuditResponse:
-        """A page of the audit, newest first."""
-        _operator(caller)
-        most = _size(request.page_size, _PAGE)
-        try:
-            before = int(request.page_token) if request.page_token else _NEWEST
-        except ValueError:
-            raise Invalid("Page token is invalid") from None
-        entries = await self._audit.page(request.account, most + 1, min(before, _NEWEST))
-        shown = entries[:most]
-        return pb.ListAuditResponse(
-            entries=[
-                pb.AuditEntry(
-                    id=entry.id,
-                    at=entry.at,
-                    account=entry.account,
-                    actor=entry.by.account,
-                    signer=entry.by.signer,
-                    via=entry.by.via,
-                    action=entry.action,
-                    subject=entry.subject,
-                    detail=entry.detail,
-                )
-                for entry in shown
-            ],
-            next_page_token=str(shown[-1].id) if len(entries) > most else "",
-        )
 
 
 def _operator(caller: Caller) -> Actor:

@@ -6,6 +6,8 @@ from libs.audit import Actor
 from libs.errors import Forbidden
 from libs.rpc import Caller
 
+OPS = "ops"
+
 
 def acting(caller: Caller) -> str:
     """The account a call acts for. Raises Forbidden for a call that names none."""

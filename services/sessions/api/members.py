@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from seed.sessions.v1 import members_pb2 as pb
 
+from libs.audit import Actor
 from libs.rpc import Caller
 from services.sessions.domain import access, members
 from services.sessions.domain.ids import named
@@ -13,6 +14,10 @@ from services.sessions.store.members import MemberStore
 
 def _agent_id(value: str, noun: str = "Agent") -> str:
     return named(value, "Agent ID", noun)
+
+
+def _actor(caller: Caller) -> Actor:
+    return Actor(caller.account, caller.signer, caller.service)
 
 
 class MembersApi:
@@ -40,7 +45,7 @@ class MembersApi:
         """Invite an account, or change the role of one."""
         found = await self._access.agent(caller.account, _agent_id(request.agent_id), access.OWNER)
         role, account = members.invitation(request.role, request.account_id, found.owner)
-        collaborator = await self._members.invite(found.owner, found.agent_id, account, role)
+        collaborator = await self._members.invite(_actor(caller), found.owner, found.agent_id, account, role)
         return pb.InviteAgentCollaboratorResponse(collaborator=collaborator)
 
     async def RemoveAgentCollaborator(
@@ -49,7 +54,7 @@ class MembersApi:
         """Remove a member or an invitation."""
         found = await self._access.agent(caller.account, _agent_id(request.agent_id), access.OWNER)
         account = named(request.account_id, "Account ID", "Collaborator")
-        await self._members.remove(found.owner, found.agent_id, account)
+        await self._members.remove(_actor(caller), found.owner, found.agent_id, account)
         return pb.RemoveAgentCollaboratorResponse(agent_id=found.agent_id, account_id=account)
 
     async def AcceptAgentInvite(
@@ -57,14 +62,14 @@ class MembersApi:
     ) -> pb.AcceptAgentInviteResponse:
         """Join an agent."""
         agent_id = _agent_id(request.agent_id, "Agent invitation")
-        return pb.AcceptAgentInviteResponse(agent=await self._members.accept(agent_id, caller.account))
+        return pb.AcceptAgentInviteResponse(agent=await self._members.accept(_actor(caller), agent_id))
 
     async def DeclineAgentInvite(
         self, request: pb.DeclineAgentInviteRequest, caller: Caller
     ) -> pb.DeclineAgentInviteResponse:
         """Decline an invitation."""
         agent_id = _agent_id(request.agent_id, "Agent invitation")
-        await self._members.decline(agent_id, caller.account)
+        await self._members.decline(_actor(caller), agent_id)
         return pb.DeclineAgentInviteResponse(agent_id=agent_id)
 
     async def SetAgentPublicRead(
@@ -72,7 +77,7 @@ class MembersApi:
     ) -> pb.SetAgentPublicReadResponse:
         """Open or close public reading."""
         found = await self._access.agent(caller.account, _agent_id(request.agent_id), access.OWNER)
-        agent = await self._members.set_public_read(found.agent_id, request.public_read)
+        agent = await self._members.set_public_read(_actor(caller), found.agent_id, request.public_read)
         return pb.SetAgentPublicReadResponse(agent=agent)
 
     async def SetAgentPublicChat(
@@ -80,5 +85,5 @@ class MembersApi:
     ) -> pb.SetAgentPublicChatResponse:
         """Open or close public chat."""
         found = await self._access.agent(caller.account, _agent_id(request.agent_id), access.OWNER)
-        agent = await self._members.set_public_chat(found.agent_id, request.public_chat)
+        agent = await self._members.set_public_chat(_actor(caller), found.agent_id, request.public_chat)
         return pb.SetAgentPublicChatResponse(agent=agent)

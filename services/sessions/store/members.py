@@ -10,8 +10,10 @@ from seed.sessions.v1 import members_pb2 as mpb
 from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import insert
 
+from libs.audit import Actor
 from libs.errors import Invalid, NotFound
 from libs.store import Database, Outbox, Tx, sql
+from libs.store.audit import Audit
 from services.sessions.domain.access import OWNER, effective_role
 from services.sessions.store import changes
 from services.sessions.store.rows import AGENT, NOW, Row, agent_of, param, text, touched
@@ -76,8 +78,8 @@ MEMBERS, INVITES = "agent-collaborators-changed", "agent-invites-changed"
 class MemberStore:
     """Memberships of one database. `now` gives Unix milliseconds."""
 
-    def __init__(self, db: Database, outbox: Outbox, *, now: Callable[[], int]) -> None:
-        self._db, self._outbox, self._now = db, outbox, now
+    def __init__(self, db: Database, outbox: Outbox, audit: Audit, *, now: Callable[[], int]) -> None:
+        self._db, self._outbox, self._audit, self._now = db, outbox, audit, now
 
     async def invites(self, account: str) -> list[mpb.Invite]:
         """Pending invitations of an account, newest change first."""
@@ -114,59 +116,71 @@ class MemberStore:
             collaborators=[owner, *shown],
         )
 
-    async def invite(self, owner: str, agent_id: str, account: str, role: str) -> mpb.Collaborator:
+    async def invite(self, by: Actor, owner: str, agent_id: str, account: str, role: str) -> mpb.Collaborator:
         """Invite an account, or give a member or invited account another role. Raises NotFound."""
         async with self._outbox.transaction() as tx:
             await self._hold(tx, agent_id)
             row = await tx.fetchrow(_invite, agent_id=agent_id, account=account, role=role, now=self._now())
             if row is None:
                 raise RuntimeError("an upserted row is returned")
+            what = "member.invite" if row["status"] == "pending" else "member.set-role"
+            await self._note(tx, by, what, owner, agent_id, f"{account} {role}")
             self._tell(tx, owner, agent_id, account)
             return _collaborator(row)
 
-    async def remove(self, owner: str, agent_id: str, account: str) -> None:
+    async def remove(self, by: Actor, owner: str, agent_id: str, account: str) -> None:
         """Remove a member or an invitation. Raises NotFound `Collaborator not found`."""
         async with self._outbox.transaction() as tx:
             if await tx.fetchval(_remove, agent_id=agent_id, account=account) is None:
                 raise NotFound("Collaborator not found")
+            await self._note(tx, by, "member.remove", owner, agent_id, account)
             self._tell(tx, owner, agent_id, account)
 
-    async def accept(self, agent_id: str, account: str) -> pb.Agent:
-        """Accept the account's invitation. Raises NotFound `Agent invitation not found`."""
+    async def accept(self, by: Actor, agent_id: str) -> pb.Agent:
+        """Accept the acting account's invitation. Raises NotFound `Agent invitation not found`."""
+        account = by.account
         async with self._outbox.transaction() as tx:
             member = await tx.fetchrow(_accept, agent_id=agent_id, account=account, now=self._now())
             agent = None if member is None else await tx.fetchrow(_agent, agent_id=agent_id)
             if member is None or agent is None:
                 raise NotFound("Agent invitation not found")
+            await self._note(tx, by, "member.accept", agent["owner"], agent_id, f"{account} {member['role']}")
             self._tell(tx, agent["owner"], agent_id, account)
             seen = {**agent, "member_role": member["role"], "member_status": member["status"]}
             return agent_of(agent, effective_role(account, seen))
 
-    async def decline(self, agent_id: str, account: str) -> None:
-        """Decline the account's invitation. Raises NotFound `Agent invitation not found`."""
+    async def decline(self, by: Actor, agent_id: str) -> None:
+        """Decline the acting account's invitation. Raises NotFound `Agent invitation not found`."""
+        account = by.account
         async with self._outbox.transaction() as tx:
             gone = await tx.fetchval(_decline, agent_id=agent_id, account=account)
             agent = None if gone is None else await tx.fetchrow(_agent, agent_id=agent_id)
             if agent is None:
                 raise NotFound("Agent invitation not found")
+            await self._note(tx, by, "member.decline", agent["owner"], agent_id, account)
             self._tell(tx, agent["owner"], agent_id, account)
 
-    async def set_public_read(self, agent_id: str, on: bool) -> pb.Agent:
+    async def set_public_read(self, by: Actor, agent_id: str, on: bool) -> pb.Agent:
         """Open or close public reading; closing it closes public chat too. Raises NotFound."""
         async with self._outbox.transaction() as tx:
             row = await tx.fetchrow(_public_read, agent_id=agent_id, on=on, now=self._now())
             if row is None:
                 raise NotFound("Agent not found")
+            await self._note(tx, by, "agent.set-public-read", row["owner"], agent_id, "on" if on else "off")
             return self._opened(tx, row)
 
-    async def set_public_chat(self, agent_id: str, on: bool) -> pb.Agent:
+    async def set_public_chat(self, by: Actor, agent_id: str, on: bool) -> pb.Agent:
         """Open or close public chat. Raises NotFound, Invalid while public reading is off."""
         async with self._outbox.transaction() as tx:
             row = await tx.fetchrow(_public_chat, agent_id=agent_id, on=on, now=self._now())
             if row is None:
                 await self._hold(tx, agent_id)
                 raise Invalid("Enable public access before enabling public chat")
+            await self._note(tx, by, "agent.set-public-chat", row["owner"], agent_id, "on" if on else "off")
             return self._opened(tx, row)
+
+    async def _note(self, tx: Tx, by: Actor, action: str, owner: str, agent_id: str, detail: str) -> None:
+        await self._audit.record(tx, by, action, agent_id, account=owner, detail=detail)
 
     async def _hold(self, tx: Tx, agent_id: str) -> None:
         if await tx.fetchval(_held, agent_id=agent_id) is None:

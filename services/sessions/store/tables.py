@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from libs.store import accepted_signatures_table, outbox_table
+from libs.store.audit import audit_table
 
 metadata = sa.MetaData()
 
@@ -230,4 +231,5 @@ sa.Index("deletions_due", deletions.c.next_at)
 
 outbox = outbox_table(metadata)
 
+audit = audit_table(metadata)
 accepted_signatures = accepted_signatures_table(metadata)
