@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import asyncpg
 
 from libs.errors import Unavailable
+from libs.signatures import SignedCall
 from libs.store.pool import Pool
 from libs.store.signatures import AcceptedSignatures
 from libs.store.sql import Sql
@@ -47,11 +48,18 @@ class Reader(Protocol):
 class Tx:
     """An open transaction. `emit` adds a message to the outbox: it is published right after the commit."""
 
-    __slots__ = ("_conn", "emitted")
+    __slots__ = ("_conn", "emitted", "signed")
 
     def __init__(self, conn: Any) -> None:
         self._conn = conn
+        self.signed: SignedCall | None = None
+        """The signed call whose signature this transaction has taken."""
         self.emitted: list[tuple[str, bytes]] = []
+
+    def give_back(self) -> None:
+        """It is rolled back: the signature is free again."""
+        if self.signed is not None:
+            self.signed.recorded = False
 
     def emit(self, subject: str, body: bytes) -> None:
         """Publish `body` on `subject` once this transaction has committed, at least once."""
@@ -148,7 +156,7 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """A read-committed transaction without an outbox; committed on leaving, rolled back on an error."""
-        call = None
+        tx = None
         try:
             async with self.connection() as conn:
                 async with conn.transaction():
@@ -156,12 +164,21 @@ class Database:
                     yield tx
                     if tx.emitted:
                         raise RuntimeError("emit() needs Outbox.transaction()")
-                    if self.accepted is not None and (call := self.accepted.take()) is not None:
-                        await self.accepted.record(tx, call)
+                    await self.accept(tx)
         except BaseException:
-            if call is not None:
-                call.recorded = False
+            if tx is not None:
+                tx.give_back()
             raise
+
+    async def accept(self, tx: Tx) -> None:
+        """Record the signature of the call that is served, unless it is recorded. Raises Conflict when it acted before.
+
+        Every transaction does so in the end. One that is open while the world outside is asked to do something does it
+        before.
+        """
+        if self.accepted is not None and (call := self.accepted.take()) is not None:
+            tx.signed = call
+            await self.accepted.record(tx, call)
 
     async def fetch(self, statement: Sql, **values: Any) -> list[Row]:
         """All rows of a statement run on its own."""

@@ -18,7 +18,6 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from libs import telemetry
 from libs.errors import SeedError
-from libs.signatures import SignedCall
 from libs.store.database import Database, Row, Tx
 from libs.store.signatures import repeated
 from libs.store.sql import sql
@@ -83,37 +82,35 @@ class Outbox:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """A transaction; on leaving, its messages are stored, it commits, and they are published."""
-        accepted, call = self._db.accepted, None
+        tx = None
         try:
             async with self._db.connection() as conn:
                 async with conn.transaction():
                     tx = Tx(conn)
                     yield tx
-                    if accepted is not None:
-                        call = accepted.take()
-                    ids = [row[0] for row in await self._store(tx, call)]
+                    ids = [row[0] for row in await self._store(tx)]
         except BaseException:
-            if call is not None:
-                call.recorded = False
+            if tx is not None:
+                tx.give_back()
             raise
         for (subject, body), row in zip(tx.emitted, ids, strict=True):
             if self._publish(subject, body):
                 self._done.append(row)
 
-    async def _store(self, tx: Tx, call: SignedCall | None) -> list[Row]:
+    async def _store(self, tx: Tx) -> list[Row]:
         """Keep what is emitted and, with it, the signature of the call. Raises Conflict when that has acted before."""
         accepted = self._db.accepted
         if not tx.emitted:
-            if accepted is not None and call is not None:
-                await accepted.record(tx, call)
+            await self._db.accept(tx)
             return []
         values = {
             "subjects": [s for s, _ in tx.emitted],
             "bodies": [b for _, b in tx.emitted],
             "at": int(self._now() * 1000),
         }
-        if accepted is None or call is None:
+        if accepted is None or (call := accepted.take()) is None:
             return await tx.fetch(self._insert, **values)
+        tx.signed = call
         rows = await tx.fetch(self._insert_signed, **values, **accepted.values(call))
         if not rows[0]["is_new"]:
             raise repeated()

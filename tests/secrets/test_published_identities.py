@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from libs import wire
+from libs import signatures, wire
 from tests.secrets.world import Client, World, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -172,3 +172,17 @@ async def test_an_identity_that_is_deleted_while_it_is_published_stays_deleted(w
         world.hypermedia.gate.set()
     await renaming
     assert await listed(c) == []
+
+
+async def test_a_captured_request_publishes_once(world: World) -> None:
+    world.hypermedia.answer()
+    c = world.account()
+    name = (await c("ImportSigningIdentity", seed=os.urandom(32), label="First")).identity.name
+    old = c.signature = signatures.header(os.urandom(64), 2**45)
+    await updated(c, name, "Old")
+    c.signature = signatures.header(os.urandom(64), 2**45)
+    await updated(c, name, "New")
+    world.hypermedia.answer()
+    c.signature = old
+    await c.fails(409, "This signed request has already been accepted", "UpdateSigningIdentity", name=name, label="Old")
+    assert world.hypermedia.published == [] and [i.label for i in await listed(c)] == ["New"]

@@ -36,13 +36,15 @@ class Client:
         self._peer = Peer("secrets", f"127.0.0.1:{port}", TokenSigner(service, INTERNAL_KEY))
         self._stubs = [self._peer.stub(stub) for stub in _STUBS]
         self.id, self._signer = account, signer or account
+        self.signature = ""
+        """What the edge gives with a call of a signed action (libs.signatures.header)."""
 
     async def __call__(self, method: str, **fields: Any) -> Any:
         (call,) = [getattr(stub, method) for stub in self._stubs if hasattr(stub, method)]
         name = f"{method}Request"
         (module,) = [module for module in (pb, admin_pb2, audit_pb2) if hasattr(module, name)]
         request = getattr(module, name)(**fields)
-        return await self._peer.call(call, request, account=self.id, signer=self._signer)
+        return await self._peer.call(call, request, account=self.id, signer=self._signer, signature=self.signature)
 
     async def fails(self, status: int, text: str, method: str, **fields: Any) -> None:
         """The call must fail so."""

@@ -129,6 +129,29 @@ async def test_what_is_rolled_back_takes_no_signature(signed: Database, outbox: 
     assert await signed.fetchval(COUNT) == 1
 
 
+async def test_it_may_be_taken_before_the_world_outside_is_asked(signed: Database, tables: Postgres) -> None:
+    asked: list[str] = []
+
+    def work(item: str, fails: bool = False) -> Callable[[], Awaitable[None]]:
+        async def run() -> None:
+            async with signed.transaction() as tx:
+                await signed.accept(tx)
+                asked.append(item)
+                await adding(signed, item)()
+                if fails:
+                    raise NotFound("the world")
+
+        return run
+
+    with pytest.raises(NotFound):
+        await calling(work("failed", fails=True))
+    await calling(work("again"))
+    with pytest.raises(Conflict, match=REPEATED):
+        await calling(work("repeated"))
+    assert asked == ["failed", "again"] and await items(tables) == ["again", "failed"]
+    assert await signed.fetchval(COUNT) == 1
+
+
 async def test_calls_of_services_for_themselves_record_nothing(signed: Database, outbox: Outbox) -> None:
     await adding(signed, "1")()
     await emitting(outbox, "2")()

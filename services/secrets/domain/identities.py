@@ -114,8 +114,8 @@ class Publisher(Protocol):
 class Locks(Protocol):
     """Locks that hold across replicas."""
 
-    def hold(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Hold a lock by its name."""
+    def hold(self, name: str, *, acts: bool = False) -> AbstractAsyncContextManager[None]:
+        """Hold a lock by its name. `acts`: what is done inside changes something outside, at most once a signature."""
         ...
 
 
@@ -209,7 +209,7 @@ class Identities:
         """
         name = label(name, "Signing key")
         shown = label(text, "Signing identity label")
-        async with self._locks.hold(f"identity/{by.account}/{name}"):
+        async with self._locks.hold(f"identity/{by.account}/{name}", acts=True):
             kept = await self._rows.key(by.account, name)
             if kept is None:
                 raise NotFound("Signing identity not found")

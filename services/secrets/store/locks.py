@@ -23,9 +23,15 @@ class Locks:
         self._lock = sql(sa.select(sa.func.pg_advisory_xact_lock(key)))
 
     @asynccontextmanager
-    async def hold(self, name: str) -> AsyncIterator[None]:
-        """Hold the lock `name`; who waits for it in this process waits without a connection. Raises Unavailable."""
+    async def hold(self, name: str, *, acts: bool = False) -> AsyncIterator[None]:
+        """Hold the lock `name`; who waits for it in this process waits without a connection. Raises Unavailable.
+
+        `acts`: what is done inside changes something outside, so the signature behind it is recorded before. Raises
+        Conflict when that has acted before.
+        """
         here = self._here.setdefault(name, asyncio.Lock())
         async with here, self._most, self._db.transaction() as tx:
             await tx.fetch(self._lock, name=name)
+            if acts:
+                await self._db.accept(tx)
             yield
