@@ -205,15 +205,6 @@ class ChildStore:
         changes.session(tx, session_of(counted))
         return start_of(turn)
 
-    async def spawned(self, session_id: str, run_id: str) -> list[Row]:
-        """Turns that answer calls of a run, as far as their sessions exist."""
-        return list(await self._db.fetch(_spawned, id=session_id, run_id=run_id))
-
-    async def parked_calls(self, session_id: str) -> frozenset[str]:
-        """Calls of a session that parked turns wait for."""
-        rows = await self._db.fetch(_parked, id=session_id)
-        return frozenset(turns.open_calls(row["payload"] for row in rows))
-
     async def contract(self, run_id: str) -> bytes:
         """The delegation that a run's turn was opened with; empty without one."""
         row = await self._db.fetchrow(_gone_spec, run_id=run_id)
@@ -249,6 +240,17 @@ class ChildStore:
         changed = session_of(row)
         changes.session(tx, changed)
         changes.session_hint(tx, "session-updated", changed)
+
+
+async def spawned(tx: Tx, session_id: str, run_id: str) -> list[Row]:
+    """Turns that answer calls of a run, as far as their sessions exist."""
+    return list(await tx.fetch(_spawned, id=session_id, run_id=run_id))
+
+
+async def parked_calls(tx: Tx, session_id: str) -> frozenset[str]:
+    """Calls of a session that parked turns wait for."""
+    rows = await tx.fetch(_parked, id=session_id)
+    return frozenset(turns.open_calls(row["payload"] for row in rows))
 
 
 def pending(spawned: Sequence[Row], unanswered: Collection[str]) -> list[pb.TurnStart]:

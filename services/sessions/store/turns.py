@@ -14,7 +14,7 @@ from libs.errors import NotFound
 from libs.store import Database, Outbox, Tx, relaxed, sql
 from services.sessions.domain import naming, turns
 from services.sessions.store import changes, ledger
-from services.sessions.store.children import ChildStore, pending
+from services.sessions.store.children import ChildStore, parked_calls, pending, spawned
 from services.sessions.store.ledger import Step
 from services.sessions.store.log import read_events
 from services.sessions.store.rows import SESSION, Row, number, outcome_of, param, session_of, text
@@ -116,20 +116,9 @@ class TurnStore:
             row, turn = await self._resume(run_id, attempt, row)
         events = await read_events(self._db, row["id"])
         own: list[pb.TurnStart] = []
-        if turn["state"] == "live" and not turn["canceled"]:
-            payloads = [event.payload for event in events]
-            missing = turns.repairs(payloads, waiting)
-            if missing:
-                # What parked turns have delegated is answered by children, however long that takes, and so is what
-                # an earlier attempt of this turn has.
-                parked = await self._children.parked_calls(row["id"])
-                own = pending(await self._children.spawned(row["id"], run_id), turns.open_calls(payloads))
-                delegated = {child.parent_tool_call_id for child in own}
-                missing = turns.repairs(payloads, {*waiting, *parked, *delegated})
-            if missing:
-                repaired = await self.append(run_id, attempt, [ledger.step(*repair) for repair in missing])
-                known = {event.id for event in events}
-                events = sorted([*events, *(e for e in repaired if e.id not in known)], key=lambda event: event.seq)
+        writes = turn["state"] == "live" and not turn["canceled"]
+        if writes and turns.repairs((event.payload for event in events), waiting):
+            events, own = await self._repair(run_id, attempt, waiting)
         contract = turn["spec"] or b""
         if not contract and row["run_id"]:
             # A later run of a delegated session works under the contract of the run that created it.
@@ -201,6 +190,36 @@ class TurnStore:
             return await self._change(
                 tx, locked, title=named.title, title_source=named.source, description=named.description
             )
+
+    async def _repair(
+        self, run_id: str, attempt: int, waiting: Collection[str]
+    ) -> tuple[list[pb.SessionEvent], list[pb.TurnStart]]:
+        """Answer the calls that nobody will; returns the log, and the children of this turn that are still to answer.
+
+        All of it is read under the session's lock: an answer that arrives meanwhile must not become a second one.
+        """
+
+        async def work(tx: Tx, look: bool) -> tuple[list[pb.SessionEvent], list[pb.TurnStart]]:
+            locked = await ledger.lock(tx, run_id)
+            turns.check_write(locked.turn, attempt)
+            session_id = locked.session["id"]
+            events = await read_events(tx, session_id)
+            payloads = [event.payload for event in events]
+            # What parked turns have delegated is answered by children, however long that takes, and so is what an
+            # earlier attempt of this turn has.
+            parked = await parked_calls(tx, session_id)
+            own = pending(await spawned(tx, session_id, run_id), turns.open_calls(payloads))
+            awaited = {*waiting, *parked, *(child.parent_tool_call_id for child in own)}
+            steps = [ledger.step(*repair) for repair in turns.repairs(payloads, awaited)]
+            if steps:
+                locked = await ledger.lock(tx, run_id, steps, look=look)
+                repaired = await ledger.write(tx, locked, steps, self._now(), session={}, turn={"attempt": attempt})
+                known = {event.id for event in events}
+                events += [event for event in repaired if event.id not in known]
+                changes.session_hint(tx, "session-event", ledger.session_message(locked))
+            return events, own
+
+        return await self._once(work)
 
     async def _resume(self, run_id: str, attempt: int, begun: Row) -> tuple[Row, dict[str, Any]]:
         """Let a parked turn go on: it counts as live again."""
