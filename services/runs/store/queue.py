@@ -211,8 +211,8 @@ async def lock_line(tx: Tx, run_id: str) -> list[Row]:
     return list(await tx.fetch(_lock_line, id=run_id))
 
 
-async def roll_up(tx: Tx, line: Sequence[Row], child: Row) -> None:
-    """Add the usage of a run that has become terminal, its own children's included, to its parent's.
+async def roll_up(tx: Tx, line: Sequence[Row], *children: Row) -> None:
+    """Add the usage of runs of one parent that have become terminal, their own children's included, to the parent's.
 
     `line` are the runs above it, root first, all locked. Those that have ended have told their own parents already, so
     what comes later is added there too.
@@ -221,7 +221,9 @@ async def roll_up(tx: Tx, line: Sequence[Row], child: Row) -> None:
         parent = await lock_run(tx, above["id"])
         if parent is None:
             return
-        total = usage.rolled_up(parent["children_usage"], child["usage"], child["children_usage"])
+        total = parent["children_usage"]
+        for child in children:
+            total = usage.rolled_up(total, child["usage"], child["children_usage"])
         await tx.execute(_children_usage, id=parent["id"], usage=total)
         if parent["status"] not in TERMINAL:
             return

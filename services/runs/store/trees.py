@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,16 +151,8 @@ class Trees:
         return await self._cancel(_lock_session, session_id)
 
     async def _cancel(self, lock: Sql, subject: str) -> Canceled:
-        result = Canceled()
         async with self._outbox.transaction() as tx:
-            for row in await self._tree(tx, lock, subject):
-                if row["status"] in ("queued", "waiting"):
-                    await self._end(tx, row, "", result)
-                else:
-                    asked = await tx.fetchrow(_request, id=row["id"])
-                    result.asked += [asked] if asked is not None else []
-            emit(tx, result.ended)
-        return result
+            return await self._end(tx, await self._tree(tx, lock, subject), lambda _: "")
 
     async def _tree(self, tx: Tx, lock: Sql, subject: str) -> list[Row]:
         """What is live of a tree, locked, the deepest first: usage goes up from there."""
@@ -172,12 +165,28 @@ class Trees:
                 return sorted(found.values(), key=lambda row: -row["depth"])
             found = {row["id"]: row for row in rows}
 
-    async def _end(self, tx: Tx, row: Row, gone: str, result: Canceled) -> None:
-        done = await tx.fetchrow(_cancel_now, id=row["id"], gone=gone, now=self._now())
-        if done is not None:
-            result.ended.append(done)
-            if done["parent_run_id"]:
-                await roll_up(tx, await lock_line(tx, done["parent_run_id"]), done)
+    async def _end(self, tx: Tx, tree: Sequence[Row], gone: Callable[[Row], str]) -> Canceled:
+        """Cancel these runs, the deepest first; `gone` names what a run lost that no worker may end any more."""
+        result = Canceled()
+        below: defaultdict[str, list[Row]] = defaultdict(list)
+        for row in tree:
+            if row["id"] in below:
+                # It still has to tell its own parent, so the news goes no further yet.
+                await roll_up(tx, [row], *below.pop(row["id"]))
+            lost = gone(row)
+            if not lost and row["status"] not in ("queued", "waiting"):
+                asked = await tx.fetchrow(_request, id=row["id"])
+                result.asked += [asked] if asked is not None else []
+                continue
+            done = await tx.fetchrow(_cancel_now, id=row["id"], gone=lost, now=self._now())
+            if done is not None:
+                result.ended.append(done)
+                if done["parent_run_id"]:
+                    below[done["parent_run_id"]].append(done)
+        for parent, children in below.items():
+            await roll_up(tx, await lock_line(tx, parent), *children)
+        emit(tx, result.ended)
+        return result
 
     async def detach(self, subject: str, value: str) -> Canceled:
         """Cancel at once what is live of a deleted session or agent, and forget the reference.
@@ -186,15 +195,8 @@ class Trees:
         that belong to others are canceled as always.
         """
         lock, gone = (_lock_session, "Session") if subject == "session_id" else (_lock_agent, "Agent")
-        result = Canceled()
         async with self._outbox.transaction() as tx:
-            for row in await self._tree(tx, lock, value):
-                own = row[subject] == value
-                if own or row["status"] in ("queued", "waiting"):
-                    await self._end(tx, row, gone if own else "", result)
-                else:
-                    asked = await tx.fetchrow(_request, id=row["id"])
-                    result.asked += [asked] if asked is not None else []
-            emit(tx, result.ended)
+            tree = await self._tree(tx, lock, value)
+            result = await self._end(tx, tree, lambda row: gone if row[subject] == value else "")
             await tx.execute(_forget[subject], id=value)
         return result
