@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -143,6 +144,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to run")
     parser.add_argument("--no-write", action="store_true", help="print the results, keep the committed ones")
     given = parser.parse_args()
+    # Ended from outside, it leaves nothing running either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     only = set(given.only)
     results: dict[str, Any] = {
         "machine": {

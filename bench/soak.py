@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -166,6 +167,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--write", action="store_true", help="replace the committed soak.json")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="seed-agents-soak-"))
     try:
         with Stack(folder / "data", 0, env={**ENVIRONMENT, **_PING}) as stack:
