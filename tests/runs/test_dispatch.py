@@ -182,6 +182,17 @@ async def test_a_claim_counts_what_one_before_it_has_not_committed_yet(store: St
     assert sum(row["status"] == "running" for row in await store.all()) == 3
 
 
+async def test_a_claim_is_on_disk_when_its_work_may_begin(store: Store) -> None:
+    await fill(store, "A", 12)
+    safe = 0
+    async with store.db.connection() as connection:
+        for _ in range(12):
+            assert len(await store.queue.claim("w", 1)) == 1
+            # The server itself writes now and then, too.
+            safe += await connection.fetchval("SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()")
+    assert safe >= 10
+
+
 async def test_a_run_that_something_else_locks_is_passed_over(store: Store) -> None:
     first, second = [await store.started(owner="A") for _ in range(2)]
     async with store.db.connection() as other, other.transaction():

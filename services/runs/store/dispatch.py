@@ -6,8 +6,9 @@ older before younger. A run is left where it is while its session executes anoth
 its time has not come, and while its account is at a limit.
 
 The rules are in the functions `runs_due` and `claim_runs` (migration 0003). Claims go one at a time, behind an advisory
-lock that ends with the statement: so no two of them can exceed a limit together. One looks at the ACCOUNTS waiting
-accounts that are next in the ring of all of them, which bounds what it costs.
+lock that ends with the statement: so no two of them can exceed a limit together. A claim is on disk before its work
+begins, but not before the lock is free. It looks at the ACCOUNTS waiting accounts that are next in the ring of all of
+them, which bounds what it costs.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ _claim = sql(
         ).table_valued(*(sa.column(column.name, column.type) for column in runs.columns), name="claimed")
     )
 )
+
+# A commit that waits for the disk, and for everything that was committed before it.
+_settle = sql(sa.select(sa.func.pg_logical_emit_message(sa.true(), "seed-agents", "")))
 
 _live, _earlier, _held, _begun = (runs.alias(name) for name in ("live", "earlier", "held", "begun"))
 _LIVE = ("claimed", "running")
@@ -129,7 +133,7 @@ class Dispatch:
     async def claim(self, worker: str, slots: int) -> list[Row]:
         """Claim up to `slots` runs; a worker claims only what it begins at once, so they are running then."""
         now = self._now()
-        return await self._db.fetch(
+        rows = await self._db.fetch(
             _claim,
             worker=worker,
             slots=slots,
@@ -140,6 +144,10 @@ class Dispatch:
             background=self._limits.background,
             hourly=self._limits.hourly,
         )
+        if rows:
+            # A claim that a crash of the database undid would be followed by another with the same number.
+            await self._db.fetchval(_settle)
+        return rows
 
     async def reasons(self, ids: Sequence[str]) -> dict[str, Reason]:
         """Why these runs wait, by id; those that are not queued are left out."""

@@ -117,6 +117,8 @@ BEGIN
     RETURN;
   END IF;
   PERFORM pg_advisory_xact_lock('runs'::regclass::oid::bigint);
+  -- The lock ends with the commit, and nobody is to wait behind the disk. The claimer does, before it begins.
+  PERFORM set_config('synchronous_commit', 'off', true);
   v_accounts := ARRAY(SELECT runs_accounts((SELECT r.after FROM dispatch_ring r), p_accounts));
   IF cardinality(v_accounts) = 0 THEN
     RETURN;
