@@ -77,7 +77,8 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
 
     audit = Audit(db, audit_rows, now)
     keys = DataKeyRows(db, audit)
-    locks = Locks(db, max(1, settings.database_pool // 2))
+    # Apart, so that a slow HM server keeps no worker from its tokens.
+    publishing, refreshing = (Locks(db, max(1, settings.database_pool // 4)) for _ in range(2))
     hypermedia = HypermediaServer(settings.hm_server_url)
     live = LiveRing(ring, lambda: _ring_text(settings), keys.key_ids, _ring_refused)
     vault = Vault(live, settings.data_key_cache)
@@ -87,10 +88,10 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
     clients = settings.oauth_clients()
     poster = TokenPoster(clients.values())
     tokens = TokenRows(db, outbox, audit)
-    subscriptions = Subscriptions(tokens, sealer, locks, poster, clients, now)
+    subscriptions = Subscriptions(tokens, sealer, refreshing, poster, clients, now)
     providers = Providers(ProviderRows(db, outbox, audit), vault, subscriptions, now)
     models = ModelLists(providers, fetcher, vendor_urls)
-    identities = Identities(IdentityRows(db, audit), sealer, locks, hypermedia, now, to_bytes, from_bytes)
+    identities = Identities(IdentityRows(db, audit), sealer, publishing, hypermedia, now, to_bytes, from_bytes)
     authorizations = Authorizations(AuthorizationRows(db, audit), now)
     woken = asyncio.Event()
     logins = LoginRows(db, outbox, secret_rows, audit)

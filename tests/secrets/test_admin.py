@@ -11,6 +11,8 @@ import asyncpg
 import pytest
 
 from libs import wire
+from services.secrets.domain.keyring import KeyRing
+from services.secrets.domain.vault import Vault, WrappedKey
 from tests.secrets.conftest import RING
 from tests.secrets.world import Client, World
 
@@ -84,10 +86,19 @@ async def test_a_key_that_another_replica_has_begun_to_use_is_looked_for(world: 
     c, worker = world.account(), world.client("runs-worker")
     await c.secret("k", b"sk-late")
     await c.provider("p", type="openai", secretRefs={"apiKey": "k"})
-    old = (await world.sql("select key_id from data_keys where account = $1", c.id))[0]["key_id"]
-    await world.sql("update data_keys set key_id = 'k9' where account = $1", c.id)
-    await worker.fails(500, "Internal server error", "ResolveModelProvider", account=c.id, provider="p")
-    await world.sql("update data_keys set key_id = $2 where account = $1", c.id, old)
+    ring = json.loads(world.ring.read_text())
+    ring["keys"]["k4"] = base64.b64encode(os.urandom(32)).decode()
+    (row,) = await world.sql("select key_id, wrapped from data_keys where account = $1", c.id)
+    other = Vault(KeyRing.parse(json.dumps({**ring, "primary": "k4"})), 1)
+    new = await other.rewrap(c.id, WrappedKey(row["key_id"], row["wrapped"]))
+    change = "update data_keys set key_id = $2, wrapped = $3 where account = $1"
+    await world.sql(change, c.id, new.key_id, new.wrapped)
+    world.ring.write_text(json.dumps(ring))
+    assert await key_of(worker, c.id) == "sk-late"
+    await world.sql(change, c.id, "lost", new.wrapped)
+    for _ in range(2):
+        await worker.fails(500, "Internal server error", "ResolveModelProvider", account=c.id, provider="p")
+    await world.sql(change, c.id, new.key_id, new.wrapped)
     assert await key_of(worker, c.id) == "sk-late"
 
 

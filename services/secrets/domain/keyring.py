@@ -15,7 +15,7 @@ from libs.errors import SeedError
 from services.secrets.domain.sealing import KEY_BYTES
 
 _EVERY_S: Final = 60.0
-_AGAIN_S: Final = 2.0
+_AGAIN_S: Final = 5.0
 
 
 class KeyRingError(Exception):
@@ -126,7 +126,8 @@ class LiveRing:
     ) -> None:
         self._ring, self._read, self._in_use, self._on_refused, self._clock = ring, read, in_use, on_refused, clock
         self._reading = asyncio.Lock()
-        self._read_at = clock()
+        # When a key was last looked for in vain: a lost one must not make every request read the ring.
+        self._missed: dict[str, float] = {}
 
     @property
     def primary(self) -> str:
@@ -144,15 +145,15 @@ class LiveRing:
 
     async def find(self, key_id: str) -> bytes:
         """A key; the ring is read again for one it does not have, but not all the time. Raises UnknownKey."""
-        if key_id not in self._ring:
-            await self.reload(only_after_s=_AGAIN_S)
+        if key_id not in self._ring and self._clock() - self._missed.get(key_id, -_AGAIN_S) >= _AGAIN_S:
+            await self.reload()
+            if key_id not in self._ring:
+                self._missed[key_id] = self._clock()
         return self._ring.key(key_id)
 
-    async def reload(self, only_after_s: float = 0.0) -> None:
-        """Read the ring again, unless that was done within the last `only_after_s` seconds."""
+    async def reload(self) -> None:
+        """Read the ring again."""
         async with self._reading:
-            if only_after_s and self._clock() - self._read_at < only_after_s:
-                return
             try:
                 ring = KeyRing.parse(await self._read())
                 lost = [key_id for key_id in await self._in_use() if key_id in self._ring and key_id not in ring]
@@ -163,8 +164,6 @@ class LiveRing:
                     self._on_refused(f"it lacks {', '.join(lost)}, which data is wrapped with")
                 else:
                     self._ring = ring
-            finally:
-                self._read_at = self._clock()
 
     async def run(self) -> None:
         """Read the ring again every minute until canceled."""
