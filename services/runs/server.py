@@ -153,7 +153,6 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
     )
     health = RpcServer(TokenVerifier("runs", settings.internal_key), host=settings.grpc_host, port=settings.grpc_port)
     await health.start()
-    # The most common wire format; the first turn of a worker would otherwise wait seconds for its library.
     workers = Workers(base.db, lease_ms=settings.lease_ms, now=now_ms)
     worker = Worker(parts, base.queue, Answers(family, sessions), base.bus, pace, now_ms, workers)
     log.info("working", worker=worker.id)
