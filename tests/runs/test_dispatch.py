@@ -28,7 +28,8 @@ def limited(store: Store, limits: Limits) -> Queue:
 
 
 async def fill(store: Store, account: str, count: int, *, queue: int = 0) -> None:
-    """Queued runs of an account, each in a session of its own, the clock's present their age."""
+    """Queued runs of an account, each in a session of its own, a millisecond younger than what was there."""
+    store.clock.ms += 1
     await store.write(
         "INSERT INTO runs (id, account, root_run_id, depth, kind, agent_id, session_id, origin, title, queue, status,"
         " max_failures, not_before, notify, created_at, updated_at, version)"
