@@ -31,6 +31,8 @@ CLIENTS = (1, 8, 32, 64)
 SUBSCRIBERS = (50, 200, 1000)
 SECTIONS = ("reads", "messages", "live", "memory", "start", "verify")
 _STARTS = 3
+_ROUNDS = 3
+"""Times that ours and its floor are measured by turns, so that a disturbance does not hit only one of the two."""
 _SETTLE_S = 5.0
 _MOST_TURNS_A_SECOND = 400.0
 
@@ -51,10 +53,13 @@ async def _reads(subject: Subject, floor: Floors, seconds: float) -> dict[str, A
         for name, action in actions.items():
             sql = ("sql", floor.dsn, name, str(clients), str(seconds))
             results["sql"][name][clients] = await asyncio.to_thread(measure, *sql)
-            results[name]["floor"][clients] = floor.load(name, [[body]] * clients, seconds)
-            ours = asdict(await asyncio.to_thread(subject.reads, action, clients, seconds))
-            results[name]["ours"][clients] = ours
-            _say(f"{name} from {clients}: {_short(ours)}; floor {_short(results[name]['floor'][clients])}")
+            ours: list[dict[str, Any]] = []
+            bare: list[dict[str, Any]] = []
+            for _ in range(_ROUNDS):
+                bare.append(await asyncio.to_thread(floor.load, name, [[body]] * clients, seconds))
+                ours.append(asdict(await asyncio.to_thread(subject.reads, action, clients, seconds)))
+            results[name]["ours"][clients], results[name]["floor"][clients] = _best(ours), _best(bare)
+            _say(f"{name} from {clients}: {_short(_best(ours))}; floor {_short(_best(bare))}")
     return results
 
 
@@ -64,12 +69,20 @@ async def _messages(subject: Subject, floor: Floors, seconds: float) -> dict[str
         sql = ("sql", floor.dsn, "append", str(clients), str(seconds))
         results["commit"][clients] = await asyncio.to_thread(measure, *sql)
         bodies = [[f"session-{number}".encode()] for number in range(clients)]
-        results["floor"][clients] = floor.load("Turn", bodies, seconds)
-        job = await subject.messages(clients, seconds, _MOST_TURNS_A_SECOND)
-        ours = asdict(await asyncio.to_thread(run, job))
-        results["ours"][clients] = ours
-        _say(f"MessageSession from {clients}: {_short(ours)}; floor {_short(results['floor'][clients])}")
+        ours: list[dict[str, Any]] = []
+        bare: list[dict[str, Any]] = []
+        for _ in range(_ROUNDS):
+            bare.append(await asyncio.to_thread(floor.load, "Turn", bodies, seconds))
+            job = await subject.messages(clients, seconds, _MOST_TURNS_A_SECOND)
+            ours.append(asdict(await asyncio.to_thread(run, job)))
+        results["ours"][clients], results["floor"][clients] = _best(ours), _best(bare)
+        _say(f"MessageSession from {clients}: {_short(_best(ours))}; floor {_short(_best(bare))}")
     return results
+
+
+def _best(loads: list[dict[str, Any]]) -> dict[str, Any]:
+    """The round that was disturbed least; one with a refusal in it counts before all others, so that it shows."""
+    return max(loads, key=lambda load: (bool(load["error"]), load["per_second"]))
 
 
 async def _live(subject: Subject) -> dict[str, Any]:
@@ -140,7 +153,7 @@ async def _loaded(stack: Stack, only: set[str], seconds: float) -> dict[str, Any
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of one measurement (turns: twice that)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of one round (turns: twice that)")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to run")
     parser.add_argument("--no-write", action="store_true", help="print the results, keep the committed ones")
     given = parser.parse_args()
