@@ -101,9 +101,11 @@ _cancel_now = sql(
     .returning(runs)
 )
 _request = sql(sa.update(runs).where(r.id == _p("id", sa.Text)).values(cancel_requested=True).returning(runs))
+# Titles and plans are made of what was said.
+_untold = {"session_id": None, "title": "Deleted", "plan": None, "unmet_obligations": None}
 _forget = {
-    "session_id": sql(sa.update(runs).where(r.session_id == _p("id", sa.Text)).values(session_id=None)),
-    "agent_id": sql(sa.update(runs).where(r.agent_id == _p("id", sa.Text)).values(agent_id=None, session_id=None)),
+    "session_id": sql(sa.update(runs).where(r.session_id == _p("id", sa.Text)).values(**_untold)),
+    "agent_id": sql(sa.update(runs).where(r.agent_id == _p("id", sa.Text)).values(agent_id=None, **_untold)),
 }
 
 
@@ -189,7 +191,7 @@ class Trees:
         return result
 
     async def detach(self, subject: str, value: str) -> Canceled:
-        """Cancel at once what is live of a deleted session or agent, and forget the reference.
+        """Cancel at once what is live of a deleted session or agent, forget the reference, and titles and plans.
 
         `subject` is session_id or agent_id. A worker that still holds one of these runs is fenced off; runs below them
         that belong to others are canceled as always.
