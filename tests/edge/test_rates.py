@@ -125,6 +125,28 @@ async def test_while_the_store_is_away_an_edge_limits_by_itself(sharing: tuple[S
     assert passes(one, "a") == 10
 
 
+async def test_it_ends_although_the_store_swallows_the_cancellation() -> None:
+    asked = asyncio.Event()
+
+    class Swallows(Shared):
+        async def spend(self, spent: Sequence[Spent]) -> list[float]:
+            asked.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                pass
+            return [float(one.rate.burst) for one in spent]
+
+    rates = Rates(Swallows(), account=Rate(10, 100), address=OFF)
+    rates.account("a")
+    task = asyncio.create_task(rates.share())
+    await asked.wait()
+    task.cancel()
+    async with asyncio.timeout(5):
+        await asyncio.wait([task])
+    assert task.cancelled()
+
+
 async def test_shared_buckets(stores: Stores) -> None:
     valkey = Valkey(stores.redis_url)
     rate = Rate(1_000, 50)

@@ -104,7 +104,10 @@ class Rates:
 
     async def share(self) -> None:
         """Tell the shared buckets what is spent here, and learn what is spent elsewhere; never returns."""
-        while True:
+        task = asyncio.current_task()
+        assert task is not None
+        # Clients of stores swallow a cancellation that meets their own timeout; it is counted all the same.
+        while not task.cancelling():
             await self._wake.wait()
             try:
                 async with asyncio.timeout(SYNC_S):
@@ -118,6 +121,7 @@ class Rates:
                 log.warning("rates are not shared")
                 await asyncio.sleep(_AWAY_S)
             self._forget()
+        raise asyncio.CancelledError
 
     async def _tell(self) -> None:
         spent = [Spent(key, b.rate, b.spent) for key, b in self._buckets.items() if b.spent]
