@@ -160,7 +160,9 @@ class RunLife(RuleBasedStateMachine):
         for run_id, row in rows.items():
             old, new = self.seen[run_id], run_of(row)
             if run_id in self.detached:
-                old.ClearField("session_id")
+                for name in ("session_id", "plan", "unmet_obligations"):
+                    old.ClearField(name)
+                old.title = "Deleted"
             if new != old:
                 assert old.status == new.status or new.status in LEGAL[old.status]
                 assert old.status not in TERMINAL
