@@ -52,7 +52,11 @@ _HANDLERS = {
 async def _write_all(answers: AsyncGenerator[Any, None], context: Any) -> None:
     async with aclosing(answers):
         async for answer in answers:
-            await context.write(answer)
+            try:
+                await context.write(answer)
+            except (grpc.aio.InternalError, grpc.aio.UsageError):
+                # The caller is gone; grpc.aio tells the handler by a cancellation or so, whichever is first.
+                raise asyncio.CancelledError from None
 
 
 class RpcServer:

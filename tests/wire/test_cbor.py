@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from libs.wire import MAX_ITEMS, DecodeError, EncodeError, Link, canonical, cid_bytes, decode, encode
+from libs.wire import MAX_ITEMS, DecodeError, EncodeError, Link, canonical, cid_bytes, decode, encode, encode_around
 from libs.wire.cbor import decode_noting_form
 
 CID = cid_bytes(0x71, b"\xa0")
@@ -252,3 +252,12 @@ def test_as_many_values_as_allowed_are_read():
 def test_large_bytes_are_read_without_the_item_limit():
     chunk = bytes(range(256)) * (1 << 14)
     assert decode(encode({"content": chunk}))["content"] == chunk
+
+
+@pytest.mark.parametrize("size", [0, 1, 23, 24, 255, 256, 65_535, 65_536, 1_000_000])
+@pytest.mark.parametrize("key", ["b", "data", "zzzzz"])
+def test_what_is_written_around_bytes_is_what_would_be_written_with_them(key: str, size: int) -> None:
+    value = {"_": "Answer", "cc": [1, b"cc", {"data": b""}], "attachment": {"name": "n", "size": size}}
+    data = bytes(i % 256 for i in range(size))
+    head, tail = encode_around(value, key, size)
+    assert head + data + tail == encode({**value, key: data})

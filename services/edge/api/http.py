@@ -120,6 +120,8 @@ class Routes:
             log.error("answer broken off", error=e.message)
             if request.transport is not None:
                 request.transport.abort()
+        except ConnectionError:  # the client has left
+            response.force_close()
         finally:
             await answer.close()
         return response
