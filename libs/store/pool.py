@@ -109,7 +109,10 @@ class Pool:
 
     async def _mend(self, conn: Any) -> None:
         try:
-            # Waits until the server has answered the canceled statement, then rolls back.
+            # Waits until the server has answered the canceled statement. Rolled back here, since reset() would report
+            # a transaction whose beginning was canceled as a fault of the program.
+            if conn.is_in_transaction():
+                await conn.execute("ROLLBACK", timeout=_MEND_S)
             await conn.reset(timeout=_MEND_S)
         except (Exception, asyncio.CancelledError):  # noqa: BLE001 - whatever is wrong with it, it is not lent again
             conn.terminate()
