@@ -134,7 +134,9 @@ class Writer:
             return await self._insisting.send(action)
         except ApiError as e:
             expected = action["_"] == "RetrySession" and (e.status in (400, 409) or e.message.startswith(FAILURE))
-            if not expected:
+            # It was carried out, and whoever was to tell so was killed: the owner only knows that it has been.
+            done = e.status == 409 and e.message == "This signed request has already been accepted"
+            if not expected and not done:
                 self.trouble.append(f"{action['_']}: {e.status} {e.message}")
         except ClientError as e:
             self.trouble.append(f"{action['_']}: {e}")
