@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from seed.events.v1 import events_pb2
 from seed.runs.v1 import runs_pb2
 from seed.secrets.v1 import secrets_pb2
-from seed.sessions.v1 import access_pb2, agents_pb2, members_pb2, sessions_pb2, types_pb2
+from seed.sessions.v1 import access_pb2, agents_pb2, attachments_pb2, members_pb2, sessions_pb2, types_pb2
 
 from libs import events
 from libs.errors import NotFound
@@ -43,6 +44,7 @@ class FakeSessions:
         self.seen: list[tuple[str, Any, Caller]] = []
         self.turns: dict[str, types_pb2.TurnStart] = {}
         self.fail: Exception | None = None
+        self.file = self.given = self.left = 0
 
     def _note(self, name: str, request: Any, caller: Caller) -> None:
         self.calls[name] = self.calls.get(name, 0) + 1
@@ -240,6 +242,28 @@ class FakeSecrets:
         return secrets_pb2.SetSecretResponse(secret=stored)
 
 
+class FakeAttachments:
+    """One attachment of `sessions.file` bytes, of which `sessions.given` come; `sessions.left` counts ended streams."""
+
+    def __init__(self, sessions: FakeSessions) -> None:
+        self._s = sessions
+
+    async def ReadAttachment(self, request: Any, caller: Caller) -> AsyncGenerator[Any, None]:
+        self._s._note("ReadAttachment", request, caller)
+        attachment = attachments_pb2.Attachment(id="a", session_id=request.session_id, name="n", size=self._s.file)
+        try:
+            yield attachments_pb2.ReadAttachmentResponse(attachment=attachment)
+            for at in range(0, self._s.given, 1 << 20):
+                yield attachments_pb2.ReadAttachmentResponse(content=b"x" * min(1 << 20, self._s.given - at))
+        finally:
+            self._s.left += 1
+
+    async def UploadAttachment(self, requests: AsyncIterator[Any], caller: Caller) -> Any:
+        sizes = [len(request.content) async for request in requests]
+        self._s._note("UploadAttachment", sizes, caller)
+        return attachments_pb2.UploadAttachmentResponse(attachment=attachments_pb2.Attachment(id="a", size=sum(sizes)))
+
+
 async def serve_fakes(sessions: FakeSessions, runs: FakeRuns, secrets: FakeSecrets) -> dict[str, RpcServer]:
     """Serve all three; keys are the services' names."""
     from seed.runs.v1 import runs_pb2 as r
@@ -249,6 +273,7 @@ async def serve_fakes(sessions: FakeSessions, runs: FakeRuns, secrets: FakeSecre
         "sessions": [
             (access_pb2.DESCRIPTOR.services_by_name["AccessService"], sessions),
             (agents_pb2.DESCRIPTOR.services_by_name["AgentsService"], sessions),
+            (attachments_pb2.DESCRIPTOR.services_by_name["AttachmentsService"], FakeAttachments(sessions)),
             (members_pb2.DESCRIPTOR.services_by_name["MembersService"], sessions),
             (sessions_pb2.DESCRIPTOR.services_by_name["SessionsService"], sessions),
         ],
