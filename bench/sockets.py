@@ -178,7 +178,15 @@ async def _main(job: Job) -> None:
     gc.freeze()
     gc.disable()
     asked = asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), lambda: sys.stdin.readline() and asked.set())
+
+    def on_input() -> None:
+        if sys.stdin.readline():
+            asked.set()
+        else:
+            # Whoever started this is gone: nobody would end it.
+            os._exit(1)
+
+    loop.add_reader(sys.stdin.fileno(), on_input)
     print("ready", flush=True)
     await asked.wait()
     if notes.lost:
