@@ -14,6 +14,7 @@ import nats
 import redis.asyncio
 
 from libs.stack import Stack
+from libs.stack.layout import DATABASE_SERVICES
 
 Places = dict[str, bytes]
 """What lies where."""
@@ -74,6 +75,19 @@ async def valkey(stack: Stack) -> Places:
         held[f"valkey {key.decode('utf-8', 'replace')}"] = data
     await store.aclose()
     return held
+
+
+async def outboxes_empty(stack: Stack) -> bool:
+    """Whether all news has been passed on: an outbox keeps nothing, but it holds what is on its way."""
+    connection = await asyncpg.connect(stack.stores.database_url)
+    try:
+        waiting = [
+            await connection.fetchval(f"select exists (select from {service}.outbox)")
+            for service in DATABASE_SERVICES
+        ]
+    finally:
+        await connection.close()
+    return not any(waiting)
 
 
 async def database(stack: Stack) -> Places:

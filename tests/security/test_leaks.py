@@ -18,7 +18,7 @@ from libs.stack.scripted import ScriptedProvider
 from tests.security import places
 from tests.security.markers import Marker, found_in
 from tests.security.scenario import Handed, Scenario, token_endpoint
-from tests.support.kit import World
+from tests.support.kit import World, until
 
 KEPT = {
     "table sessions.agents.definition",
@@ -72,6 +72,7 @@ async def _play(folders: pytest.TempPathFactory) -> Left:
                 async with World(stack.urls) as world, places.bus(stack) as said:
                     scenario = Scenario(stack, world, provider, handed)
                     await scenario.play()
+                    await until(lambda: places.outboxes_empty(stack), 60.0, "all news passed on")
                 shown = await places.metrics(range(first, first + 5))
                 held = await places.valkey(stack) | await places.database(stack) | shown
                 house = _house(stack)

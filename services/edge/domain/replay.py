@@ -21,8 +21,8 @@ from libs.errors import Conflict, Unavailable
 
 log = telemetry.get_logger("replay")
 
-MARK_MS = 30_000
-"""How long a mark outlives the edge that set it."""
+MARK_MS = 10_000
+"""How long a mark outlives the edge that set it. What acts is recorded by its owner too, so this may be short."""
 _RENEW_S = MARK_MS / 3 / 1000
 _SLACK_MS = 1_000
 _COMPRESS_BYTES = 4_096
