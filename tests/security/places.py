@@ -82,8 +82,7 @@ async def outboxes_empty(stack: Stack) -> bool:
     connection = await asyncpg.connect(stack.stores.database_url)
     try:
         waiting = [
-            await connection.fetchval(f"select exists (select from {service}.outbox)")
-            for service in DATABASE_SERVICES
+            await connection.fetchval(f"select exists (select from {service}.outbox)") for service in DATABASE_SERVICES
         ]
     finally:
         await connection.close()
