@@ -14,7 +14,7 @@ from libs.protocol.text import byte_length
 from services.runs.domain import delegate, obligations
 from services.runs.domain.plan import SETTLED, STATUSES
 from services.runs.domain.verbs import TITLE_BYTES, VerbError
-from tests.runs.test_domain_schema import OBJECTS, SCALARS, TEXT, VALUES
+from tests.protocol.test_schema_subset import OBJECTS, SCALARS, TEXT, VALUES
 
 ARGUMENTS = st.fixed_dictionaries(
     {},

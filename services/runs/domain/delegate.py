@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from libs.protocol import json_bytes
+from libs.protocol import schema_subset as schema
 from libs.protocol.text import byte_length, derived_title
-from services.runs.domain import schema
 from services.runs.domain.verbs import TITLE_BYTES, VerbError
 from services.runs.providers.contract import ToolSpec
 

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 from seed.sessions.v1 import types_pb2 as st
 
+from libs.protocol import schema_subset as schema
 from libs.store import Row
-from services.runs.domain import delegate, schema, verbs
+from services.runs.domain import delegate, verbs
 from services.runs.domain import plan as plans
 from services.runs.domain.transcript import LogEvent
 from services.runs.providers.contract import ToolCallPart, ToolSpec

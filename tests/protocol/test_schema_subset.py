@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, SchemaError
 
-from services.runs.domain import schema
+from libs.protocol import schema_subset as schema
 
 # Lengths differ above the BMP: there the subset counts UTF-16 units, as its users' language does.
 TEXT = st.text(st.characters(max_codepoint=0xD7FF), max_size=4)

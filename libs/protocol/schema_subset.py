@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from libs.protocol import json_bytes
+from .encoding import json_bytes
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _KEYWORDS = frozenset(
