@@ -8,7 +8,7 @@ from libs.errors import Invalid
 from .limits import DERIVED_TITLE_CHARS, LABEL_BYTES
 
 # What String.prototype.trim of JavaScript removes: unlike str.strip, U+FEFF but not U+001C to U+001F and U+0085.
-_WHITESPACE: Final = (
+WHITESPACE: Final = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006"
     "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
@@ -25,7 +25,7 @@ def required_text(value: object, label: str, max_bytes: int = LABEL_BYTES, *, al
     Raises `Invalid`: `<label> is required` (not text, or blank), `<label> is too large` (over `max_bytes`),
     `<label> contains an invalid character` (NUL, which PostgreSQL text cannot hold, unless `allow_nul`).
     """
-    text = value.strip(_WHITESPACE) if isinstance(value, str) else ""
+    text = value.strip(WHITESPACE) if isinstance(value, str) else ""
     if not text:
         raise Invalid(f"{label} is required")
     if byte_length(text) > max_bytes:
