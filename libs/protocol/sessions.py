@@ -11,6 +11,9 @@ from .triggers import AgentActivityCondition, AgentTriggerSource
 
 SessionStatus = Literal["idle", "streaming", "stopped", "error"]
 SessionActor = Literal["user", "agent", "system", "trigger"]
+SessionContinuationReason = Literal[
+    "topic_change", "phase_change", "refocus", "context_pressure", "user_request", "other"
+]
 
 
 class TextPart(Wire, kw_only=True, tag_field="type", tag="text"):
@@ -105,6 +108,17 @@ class AgentSessionTriggerContext(AgentSessionTriggerSummary, kw_only=True):
     error: str | UnsetType = UNSET
 
 
+class SessionContinuationLink(Wire, kw_only=True):
+    """The session before or after one that was continued."""
+
+    continuation_id: str
+    session_id: str
+    title: str | UnsetType = UNSET
+    """The title it had when the session was continued."""
+    reason: SessionContinuationReason
+    created_at: int
+
+
 class SessionInfo(Wire, kw_only=True):
     """A session."""
 
@@ -123,6 +137,17 @@ class SessionInfo(Wire, kw_only=True):
     """Absent when zero."""
     model_override: SessionModelOverride | UnsetType = UNSET
     description: str | UnsetType = UNSET
+    continued_from: SessionContinuationLink | UnsetType = UNSET
+    continued_to: SessionContinuationLink | UnsetType = UNSET
+    """The newest session that goes on from this one."""
+
+
+class SessionEventOrigin(Wire, kw_only=True):
+    """Where a copied message stood."""
+
+    session_id: str
+    event_id: str
+    seq: int
 
 
 class SessionEventMeta(Wire, kw_only=True):
@@ -134,6 +159,7 @@ class SessionEventMeta(Wire, kw_only=True):
     provider: str | UnsetType = UNSET
     usage: AgentRunUsage | UnsetType = UNSET
     duration_ms: int | UnsetType = UNSET
+    continued_from: SessionEventOrigin | UnsetType = UNSET
 
 
 class MessageEvent(Wire, kw_only=True, tag_field="type", tag="message"):

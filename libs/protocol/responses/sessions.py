@@ -50,6 +50,8 @@ class MessageSessionResponse(Response, kw_only=True):
     session_id: str
     assistant_event_id: str
     """Empty when no final assistant event existed when the request returned."""
+    continued_to_session_id: str | UnsetType = UNSET
+    """The session that answers instead, when the turn continued its own."""
 
 
 class InvokeSessionToolResponse(Response, kw_only=True):
