@@ -15,9 +15,11 @@ from pydantic.fields import FieldInfo
 from libs.settings import Settings
 from libs.settings.catalog import OTHERS, PREFIX
 from services.edge.settings import EdgeSettings
+from services.memory.settings import MemorySettings
 from services.runs.settings import RunsSettings, WorkerSettings
 from services.secrets.settings import SecretsSettings
 from services.sessions.settings import SessionsSettings
+from services.triggers.settings import TriggersSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "settings.md"
@@ -28,6 +30,8 @@ PROCESSES: dict[str, type[Settings]] = {
     "runs api": RunsSettings,
     "runs worker": WorkerSettings,
     "secrets": SecretsSettings,
+    "memory": MemorySettings,
+    "triggers": TriggersSettings,
 }
 
 _HEAD = """# Settings

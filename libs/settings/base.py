@@ -42,6 +42,8 @@ class Settings(BaseSettings):
     sessions_addr: str = Field(default="127.0.0.1:7101", description="host:port of sessions.")
     secrets_addr: str = Field(default="127.0.0.1:7102", description="host:port of secrets.")
     runs_addr: str = Field(default="127.0.0.1:7103", description="host:port of runs (api role).")
+    memory_addr: str = Field(default="127.0.0.1:7104", description="host:port of memory.")
+    triggers_addr: str = Field(default="127.0.0.1:7105", description="host:port of triggers (api role).")
 
     database_url: str = Field(default="", repr=False, description="PostgreSQL URL of the service's own role.")
     blob_url: str = Field(

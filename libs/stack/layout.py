@@ -23,8 +23,10 @@ class ServiceProcess:
 SERVICE_PROCESSES = (
     ServiceProcess("secrets", "secrets", address_variable="SEED_AGENTS_SECRETS_ADDR", key_ring=True),
     ServiceProcess("sessions", "sessions", address_variable="SEED_AGENTS_SESSIONS_ADDR"),
+    ServiceProcess("memory", "memory", address_variable="SEED_AGENTS_MEMORY_ADDR"),
     ServiceProcess("runs", "runs", ("api",), address_variable="SEED_AGENTS_RUNS_ADDR"),
     ServiceProcess("worker", "runs", ("worker",), stop_first=1),
+    ServiceProcess("triggers", "triggers", ("all",), address_variable="SEED_AGENTS_TRIGGERS_ADDR", stop_first=1),
     ServiceProcess("edge", "edge", database=False, http=True, stop_first=2),
 )
 

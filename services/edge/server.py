@@ -50,7 +50,11 @@ class Edge:
         self.edge_id = uuid.uuid4().hex
         self._bus = Bus(s.nats_url, f"edge-{self.edge_id[:8]}")
         self._peers = Peers(
-            key=s.internal_key, sessions_addr=s.sessions_addr, secrets_addr=s.secrets_addr, runs_addr=s.runs_addr
+            key=s.internal_key,
+            sessions_addr=s.sessions_addr,
+            secrets_addr=s.secrets_addr,
+            runs_addr=s.runs_addr,
+            memory_addr=s.memory_addr,
         )
         self._valkey = Valkey(s.redis_url)
         self._news = TurnNews(self._peers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from seed.memory.v1 import memory_pb2_grpc, tools_pb2_grpc
 from seed.runs.v1 import runs_pb2_grpc
 from seed.secrets.v1 import secrets_pb2_grpc
 from seed.sessions.v1 import (
@@ -22,14 +23,15 @@ IDENTITY = "edge"
 class Peers:
     """One channel to each service. Attributes are generated stubs; `call` goes through the channel of the stub's owner.
 
-    `sessions_addr`, `secrets_addr` and `runs_addr` are host:port or any gRPC target.
+    `sessions_addr` and the others are host:port or any gRPC target.
     """
 
-    def __init__(self, *, key: str, sessions_addr: str, secrets_addr: str, runs_addr: str) -> None:
+    def __init__(self, *, key: str, sessions_addr: str, secrets_addr: str, runs_addr: str, memory_addr: str) -> None:
         tokens = TokenSigner(IDENTITY, key)
         self.sessions = Peer("sessions", sessions_addr, tokens)
         self.secrets = Peer("secrets", secrets_addr, tokens)
         self.runs = Peer("runs", runs_addr, tokens)
+        self.memory = Peer("memory", memory_addr, tokens)
 
         self.access_stub: Any = self.sessions.stub(access_pb2_grpc.AccessServiceStub)
         self.agents_stub: Any = self.sessions.stub(agents_pb2_grpc.AgentsServiceStub)
@@ -37,6 +39,8 @@ class Peers:
         self.members_stub: Any = self.sessions.stub(members_pb2_grpc.MembersServiceStub)
         self.sessions_stub: Any = self.sessions.stub(sessions_pb2_grpc.SessionsServiceStub)
         self.runs_stub: Any = self.runs.stub(runs_pb2_grpc.RunsServiceStub)
+        self.memory_stub: Any = self.memory.stub(memory_pb2_grpc.MemoryServiceStub)
+        self.tools_stub: Any = self.memory.stub(tools_pb2_grpc.ToolDocumentsServiceStub)
         self.secrets_stub: Any = self.secrets.stub(secrets_pb2_grpc.SecretsServiceStub)
         self.providers_stub: Any = self.secrets.stub(secrets_pb2_grpc.ProvidersServiceStub)
         self.sign_ins_stub: Any = self.secrets.stub(secrets_pb2_grpc.SignInsServiceStub)
@@ -45,5 +49,5 @@ class Peers:
 
     async def close(self) -> None:
         """Close all channels; running calls fail."""
-        for peer in (self.sessions, self.secrets, self.runs):
+        for peer in (self.sessions, self.secrets, self.runs, self.memory):
             await peer.close()

@@ -1,0 +1,1 @@
+"""The memory service: private files and tool documents of agents."""

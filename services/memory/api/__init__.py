@@ -1,0 +1,1 @@
+"""gRPC servicers: decode, authorize, call the rules and the store, encode."""

@@ -1,0 +1,1 @@
+"""Rules of files and tool documents, without I/O of their own."""
