@@ -7,7 +7,7 @@ times what the statement itself does. A commit is the only acknowledgement there
 from libs.store.database import Database, Reader, Row, Tx
 from libs.store.outbox import Outbox, outbox_table
 from libs.store.signatures import AcceptedSignatures, accepted_signatures_table
-from libs.store.sql import Sql, relaxed, sql
+from libs.store.sql import Sql, param, relaxed, sql
 
 __all__ = [
     "AcceptedSignatures",
@@ -19,6 +19,7 @@ __all__ = [
     "Tx",
     "accepted_signatures_table",
     "outbox_table",
+    "param",
     "relaxed",
     "sql",
 ]

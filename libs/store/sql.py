@@ -13,6 +13,11 @@ from sqlalchemy.sql.elements import BindParameter, ClauseElement
 _DIALECT = _asyncpg.dialect(paramstyle="numeric_dollar")
 
 
+def param(name: str, kind: Any = sa.BigInteger) -> BindParameter[Any]:
+    """A parameter of a statement, given by name when it runs; an integer unless `kind` says otherwise."""
+    return sa.bindparam(name, type_=kind)
+
+
 def relaxed(when: Any = None) -> Any:
     """A column for RETURNING that lets the transaction's commit return before it is on disk.
 
@@ -61,6 +66,6 @@ class Sql:
 def sql(statement: Any) -> Sql:
     """Compile a Core statement once.
 
-    Write parameters as `bindparam("name", type_=…)`, lists as `column == sa.any_(bindparam("names", type_=ARRAY(…)))`.
+    Write parameters as `param("name", …)`, lists as `column == sa.any_(param("names", ARRAY(…)))`.
     """
     return Sql(statement)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 
 from aiohttp import web
 
 from libs import telemetry
+from libs.clock import now_ms
 from libs.events import Bus, edge_subject
 from services.edge.api.agents import AgentActions
 from services.edge.api.attachments import AttachmentActions
@@ -35,11 +35,6 @@ log = telemetry.get_logger("edge")
 DRAIN_S = 10.0
 LINGER_S = 2.0
 """How long the rest of a refused body is taken in, so that its sender gets to read the answer."""
-
-
-def now_ms() -> float:
-    """The server's clock, epoch milliseconds."""
-    return time.time() * 1000
 
 
 class Edge:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from seed.audit.v1 import audit_pb2
 from seed.sessions.v1 import access_pb2, agents_pb2, attachments_pb2, members_pb2, sessions_pb2, turns_pb2
 
 from libs import telemetry
 from libs.blobs import Blobs
+from libs.clock import now_ms
 from libs.errors import SeedError
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
@@ -48,10 +48,6 @@ _ENDED = (SUCCEEDED, FAILED, CANCELED)
 _LOST = "The run failed"
 
 
-def _now() -> int:
-    return int(time.time() * 1000)
-
-
 class Service:
     """One process of sessions: `start()`, then `stop()`; `port` is known in between."""
 
@@ -67,14 +63,14 @@ class Service:
         self._runs_peer = Peer("runs", settings.runs_addr, tokens)
 
         access = AccessStore(self._db)
-        sessions = SessionStore(self._db, self._outbox, now=_now)
-        deletions = DeletionStore(self._db, self._outbox, now=_now, sweep_ms=sweep_ms)
-        messages = MessageStore(self._db, self._outbox, now=_now, sweep_ms=sweep_ms)
+        sessions = SessionStore(self._db, self._outbox, now=now_ms)
+        deletions = DeletionStore(self._db, self._outbox, now=now_ms, sweep_ms=sweep_ms)
+        messages = MessageStore(self._db, self._outbox, now=now_ms, sweep_ms=sweep_ms)
         references = References(self._secrets)
-        self._children = ChildStore(self._db, self._outbox, now=_now, sweep_ms=settings.turn_sweep_ms)
-        self._turns = TurnStore(self._db, self._outbox, self._children, now=_now)
+        self._children = ChildStore(self._db, self._outbox, now=now_ms, sweep_ms=settings.turn_sweep_ms)
+        self._turns = TurnStore(self._db, self._outbox, self._children, now=now_ms)
         self._runs = Runs(self._runs_peer, deletions)
-        self._left = SweepStore(self._db, now=_now, sweep_ms=sweep_ms)
+        self._left = SweepStore(self._db, now=now_ms, sweep_ms=sweep_ms)
 
         bounds = Bounds(
             attachment_bytes=settings.attachment_bytes,
@@ -83,14 +79,14 @@ class Service:
             upload_idle_ms=settings.upload_idle_ms,
             storage_bytes=settings.storage_per_account_bytes,
         )
-        self._blobs = BlobStore(self._db, Blobs(settings.blob_url), now=_now)
-        attachments = AttachmentStore(self._db, self._blobs, bounds, now=_now)
-        self._uploads = UploadStore(self._db, self._blobs, attachments, bounds, now=_now)
+        self._blobs = BlobStore(self._db, Blobs(settings.blob_url), now=now_ms)
+        attachments = AttachmentStore(self._db, self._blobs, bounds, now=now_ms)
+        self._uploads = UploadStore(self._db, self._blobs, attachments, bounds, now=now_ms)
 
         self._server = RpcServer(TokenVerifier("sessions", key), host=settings.grpc_host, port=settings.grpc_port)
-        agents = AgentStore(self._db, self._outbox, now=_now)
+        agents = AgentStore(self._db, self._outbox, now=now_ms)
         noted = Audit(self._db, audit)
-        members = MemberStore(self._db, self._outbox, noted, now=_now)
+        members = MemberStore(self._db, self._outbox, noted, now=now_ms)
         for services, name, api in (
             (audit_pb2, "AuditService", AuditApi(noted)),
             (access_pb2, "AccessService", AccessApi(access)),
@@ -99,10 +95,10 @@ class Service:
             (
                 sessions_pb2,
                 "SessionsService",
-                SessionsApi(access, sessions, messages, deletions, references, self._runs, _now),
+                SessionsApi(access, sessions, messages, deletions, references, self._runs, now_ms),
             ),
             (attachments_pb2, "AttachmentsService", AttachmentsApi(access, attachments, self._uploads, bounds)),
-            (turns_pb2, "TurnsService", TurnsApi(self._turns, self._children, _now)),
+            (turns_pb2, "TurnsService", TurnsApi(self._turns, self._children, now_ms)),
         ):
             self._server.add(services.DESCRIPTOR.services_by_name[name], api)
         self._background: list[asyncio.Task[None]] = []

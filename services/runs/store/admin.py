@@ -9,17 +9,13 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from libs.errors import Conflict, NotFound
-from libs.store import Database, Outbox, Row, Sql, sql
+from libs.store import Database, Outbox, Row, Sql, param, sql
 from services.runs.store.queue import emit, lock_run
 from services.runs.store.tables import LIVE, TERMINAL, runs
 
 STATUSES = (*LIVE, *TERMINAL)
 
 r = runs.c
-
-
-def _p(name: str, kind: Any = sa.BigInteger) -> sa.BindParameter[Any]:
-    return sa.bindparam(name, type_=kind)
 
 
 _NEWEST = ((1 << 63) - 1, "")
@@ -29,15 +25,15 @@ def _statuses(*allowed: str) -> list[Any]:
     # The constants tell the planner which partial index has them all.
     return [
         r.status.in_([sa.literal_column(f"'{status}'") for status in allowed]),
-        r.status == sa.any_(_p("statuses", ARRAY(sa.Text))),
+        r.status == sa.any_(param("statuses", ARRAY(sa.Text))),
     ]
 
 
 def _page(kind: str, *, of_account: bool) -> Sql:
     """A page of runs in any status, in live ones (`live`), in one (`failed`, `canceled`) or in others (`some`)."""
-    where: list[Any] = [sa.tuple_(r.created_at, r.id) < sa.tuple_(_p("before"), _p("before_id", sa.Text))]
+    where: list[Any] = [sa.tuple_(r.created_at, r.id) < sa.tuple_(param("before"), param("before_id", sa.Text))]
     if of_account:
-        where.append(r.account == _p("account", sa.Text))
+        where.append(r.account == param("account", sa.Text))
     if kind in ("failed", "canceled"):
         where.append(r.status == sa.literal_column(f"'{kind}'"))
     elif kind == "some":
@@ -45,10 +41,12 @@ def _page(kind: str, *, of_account: bool) -> Sql:
     elif kind == "live":
         # Live runs are few: sorting them is less than walking through all that has ended since.
         live = sa.select(r.id, r.created_at).where(*where, *_statuses(*LIVE)).cte("live").prefix_with("MATERIALIZED")
-        first = sa.select(live.c.id).order_by(live.c.created_at.desc(), live.c.id.desc()).limit(_p("limit", sa.Integer))
+        first = (
+            sa.select(live.c.id).order_by(live.c.created_at.desc(), live.c.id.desc()).limit(param("limit", sa.Integer))
+        )
         where = [r.id.in_(first)]
     newest = (r.created_at.desc(), r.id.desc())
-    return sql(sa.select(runs).where(*where).order_by(*newest).limit(_p("limit", sa.Integer)))
+    return sql(sa.select(runs).where(*where).order_by(*newest).limit(param("limit", sa.Integer)))
 
 
 def _kind(statuses: Sequence[str]) -> str:
@@ -64,16 +62,16 @@ _pages = {
     for of_account in (False, True)
     for kind in ("any", "live", "failed", "canceled", "some")
 }
-_one = sql(sa.select(runs).where(r.id == _p("id", sa.Text)))
+_one = sql(sa.select(runs).where(r.id == param("id", sa.Text)))
 _requeue = sql(
     sa.update(runs)
-    .where(r.id == _p("id", sa.Text))
+    .where(r.id == param("id", sa.Text))
     .values(
         status="queued",
         lease_until=None,
         worker=None,
-        not_before=_p("now"),
-        updated_at=sa.func.greatest(r.updated_at, _p("now")),
+        not_before=param("now"),
+        updated_at=sa.func.greatest(r.updated_at, param("now")),
         version=r.version + 1,
     )
     .returning(runs)
@@ -102,7 +100,7 @@ _ranked = sa.select(
 ).subquery("ranked")
 _accounts = sql(
     sa.select(_ranked)
-    .where(_ranked.c.place <= _p("accounts"))
+    .where(_ranked.c.place <= param("accounts"))
     .order_by(_ranked.c.place, _ranked.c.queue, _ranked.c.status)
 )
 

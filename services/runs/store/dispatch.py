@@ -14,12 +14,11 @@ them, which bounds what it costs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from libs.store import Database, Row, sql
+from libs.store import Database, Row, param, sql
 from services.runs.domain.waiting import HOUR_MS, QUEUED, Facts, Limits, Reason, why
 from services.runs.store.tables import runs, workers
 
@@ -31,21 +30,17 @@ _UNLIMITED = 1 << 40
 r = runs.c
 
 
-def _p(name: str, kind: Any = sa.BigInteger) -> sa.BindParameter[Any]:
-    return sa.bindparam(name, type_=kind)
-
-
 _claim = sql(
     sa.select(
         sa.func.claim_runs(
-            _p("worker", sa.Text),
-            _p("slots"),
-            _p("now"),
-            _p("lease_until"),
-            _p("accounts"),
-            _p("running"),
-            _p("background"),
-            _p("hourly"),
+            param("worker", sa.Text),
+            param("slots"),
+            param("now"),
+            param("lease_until"),
+            param("accounts"),
+            param("running"),
+            param("background"),
+            param("hourly"),
         ).table_valued(*(sa.column(column.name, column.type) for column in runs.columns), name="claimed")
     )
 )
@@ -82,16 +77,16 @@ _ahead = sa.func.coalesce(
 # The youngest beginning that has to be an hour old before there is room for another.
 _full_since = (
     sa.select(_begun.c.started_at)
-    .where(_p("hourly") > 0, _begun.c.account == r.account, _begun.c.started_at > _p("now") - HOUR_MS)
+    .where(param("hourly") > 0, _begun.c.account == r.account, _begun.c.started_at > param("now") - HOUR_MS)
     .order_by(_begun.c.started_at.desc())
-    .offset(sa.func.greatest(_p("hourly") - 1, 0))
+    .offset(sa.func.greatest(param("hourly") - 1, 0))
     .limit(1)
     .scalar_subquery()
 )
 _workers = (
     sa.select(sa.func.count())
     .select_from(workers)
-    .where(~workers.c.draining, workers.c.seen_at > _p("alive_since"))
+    .where(~workers.c.draining, workers.c.seen_at > param("alive_since"))
     .scalar_subquery()
 )
 _facts = sql(
@@ -107,21 +102,21 @@ _facts = sql(
         _workers.label("workers"),
     )
     .select_from(runs.join(_account_live, sa.true()))
-    .where(r.id == sa.any_(_p("ids", ARRAY(sa.Text))), r.status == "queued")
+    .where(r.id == sa.any_(param("ids", ARRAY(sa.Text))), r.status == "queued")
 )
 _due = sa.func.runs_due(
-    sa.func.array(sa.select(sa.func.runs_accounts("", _p("most"))).scalar_subquery()),
-    _p("now"),
-    _p("most"),
-    _p("most"),
-    _p("most"),
+    sa.func.array(sa.select(sa.func.runs_accounts("", param("most"))).scalar_subquery()),
+    param("now"),
+    param("most"),
+    param("most"),
+    param("most"),
     sa.cast(0, sa.BigInteger),
 ).table_valued("id", "load", "served", "created_at", name="due")
 _order = sa.select(
     _due.c.id,
     sa.func.row_number().over(order_by=(_due.c.load, _due.c.served, _due.c.created_at, _due.c.id)).label("place"),
 ).subquery("ordered")
-_place = sql(sa.select(_order.c.place).where(_order.c.id == _p("id", sa.Text)))
+_place = sql(sa.select(_order.c.place).where(_order.c.id == param("id", sa.Text)))
 
 
 class Dispatch:

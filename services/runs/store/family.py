@@ -4,43 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from seed.sessions.v1 import types_pb2 as st
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from libs.store import Database, Outbox, Row, sql
+from libs.store import Database, Outbox, Row, param, sql
 from services.runs.store.queue import BUDGET_PAUSE, emit, lock_run, start_child, waits_for
 from services.runs.store.tables import TERMINAL, runs
 
 r = runs.c
 
 
-def _p(name: str, kind: Any) -> sa.BindParameter[Any]:
-    return sa.bindparam(name, type_=kind)
-
-
-_NOW = _p("now", sa.BigInteger)
+_NOW = param("now", sa.BigInteger)
 _TOUCH = {"updated_at": sa.func.greatest(r.updated_at, _NOW), "version": r.version + 1}
 _parent = runs.alias("parent")
 
 _open_calls = sql(
     sa.select(sa.func.count()).where(
-        r.parent_run_id == _p("id", sa.Text),
-        r.parent_tool_call_id == sa.any_(_p("calls", ARRAY(sa.Text))),
+        r.parent_run_id == param("id", sa.Text),
+        r.parent_tool_call_id == sa.any_(param("calls", ARRAY(sa.Text))),
         ~r.answered,
     )
 )
 _park = sql(
     sa.update(runs)
-    .where(r.id == _p("id", sa.Text), r.attempt == _p("attempt", sa.BigInteger), r.status == "running")
+    .where(r.id == param("id", sa.Text), r.attempt == param("attempt", sa.BigInteger), r.status == "running")
     .values(
-        status=_p("status", sa.Text),
-        wait=_p("wait", sa.LargeBinary),
-        wait_calls=_p("calls", ARRAY(sa.Text)),
-        usage=sa.func.coalesce(_p("usage", sa.LargeBinary), r.usage),
+        status=param("status", sa.Text),
+        wait=param("wait", sa.LargeBinary),
+        wait_calls=param("calls", ARRAY(sa.Text)),
+        usage=sa.func.coalesce(param("usage", sa.LargeBinary), r.usage),
         expiries=0,
         lease_until=None,
         worker=None,
@@ -51,10 +46,10 @@ _park = sql(
 )
 _go_on = sql(
     sa.update(runs)
-    .where(r.id == _p("id", sa.Text))
+    .where(r.id == param("id", sa.Text))
     .values(
-        status=_p("status", sa.Text),
-        wait=_p("wait", sa.LargeBinary),
+        status=param("status", sa.Text),
+        wait=param("wait", sa.LargeBinary),
         not_before=_NOW,
         failures=0,
         **_TOUCH,
@@ -68,17 +63,19 @@ _unanswered = sql(
     .order_by(r.finished_at)
     .limit(50)
 )
-_answered = sql(sa.update(runs).where(r.id == _p("id", sa.Text)).values(answered=True))
-_siblings = sql(sa.select(r.status).where(r.parent_run_id == _p("id", sa.Text), r.plan_step_id == _p("step", sa.Text)))
-_awaited = sql(sa.select(r.id).where(r.parent_run_id == _p("id", sa.Text), r.parent_tool_call_id.is_not(None)))
+_answered = sql(sa.update(runs).where(r.id == param("id", sa.Text)).values(answered=True))
+_siblings = sql(
+    sa.select(r.status).where(r.parent_run_id == param("id", sa.Text), r.plan_step_id == param("step", sa.Text))
+)
+_awaited = sql(sa.select(r.id).where(r.parent_run_id == param("id", sa.Text), r.parent_tool_call_id.is_not(None)))
 _live_beside = sql(
     sa.select(
         sa.exists().where(
-            r.session_id == _p("session_id", sa.Text), r.id != _p("id", sa.Text), r.status.not_in(TERMINAL)
+            r.session_id == param("session_id", sa.Text), r.id != param("id", sa.Text), r.status.not_in(TERMINAL)
         )
     )
 )
-_live_below = sql(sa.select(sa.func.count()).where(r.parent_run_id == _p("id", sa.Text), r.status.not_in(TERMINAL)))
+_live_below = sql(sa.select(sa.func.count()).where(r.parent_run_id == param("id", sa.Text), r.status.not_in(TERMINAL)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from seed.sessions.v1 import types_pb2 as st
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs import events
-from libs.store import Database, Outbox, Row, Tx, relaxed, sql
+from libs.store import Database, Outbox, Row, Tx, param, relaxed, sql
 from services.runs.domain import usage
 from services.runs.domain.waiting import Limits
 from services.runs.store.dispatch import Dispatch
@@ -26,35 +26,31 @@ BUDGET_PAUSE = "budget-pause"
 r = runs.c
 
 
-def _p(name: str, kind: Any) -> sa.BindParameter[Any]:
-    return sa.bindparam(name, type_=kind)
-
-
-_NOW = _p("now", sa.BigInteger)
+_NOW = param("now", sa.BigInteger)
 _TOUCH = {"updated_at": sa.func.greatest(r.updated_at, _NOW), "version": r.version + 1}
 
 START = sql(
     insert(runs)
     .values(
-        id=_p("id", sa.Text),
-        account=_p("account", sa.Text),
-        root_run_id=_p("root_run_id", sa.Text),
-        parent_run_id=_p("parent_run_id", sa.Text),
-        parent_tool_call_id=_p("parent_tool_call_id", sa.Text),
-        depth=_p("depth", sa.Integer),
-        step_label=_p("step_label", sa.Text),
-        plan_step_id=_p("plan_step_id", sa.Text),
+        id=param("id", sa.Text),
+        account=param("account", sa.Text),
+        root_run_id=param("root_run_id", sa.Text),
+        parent_run_id=param("parent_run_id", sa.Text),
+        parent_tool_call_id=param("parent_tool_call_id", sa.Text),
+        depth=param("depth", sa.Integer),
+        step_label=param("step_label", sa.Text),
+        plan_step_id=param("plan_step_id", sa.Text),
         kind=sa.literal_column("'agent'"),
-        agent_id=_p("agent_id", sa.Text),
-        session_id=_p("session_id", sa.Text),
-        origin=_p("origin", sa.Text),
-        title=_p("title", sa.Text),
-        queue=_p("queue", sa.SmallInteger),
+        agent_id=param("agent_id", sa.Text),
+        session_id=param("session_id", sa.Text),
+        origin=param("origin", sa.Text),
+        title=param("title", sa.Text),
+        queue=param("queue", sa.SmallInteger),
         status=sa.literal_column("'queued'"),
-        max_failures=_p("max_failures", sa.Integer),
+        max_failures=param("max_failures", sa.Integer),
         not_before=_NOW,
-        notify=_p("notify", sa.Text),
-        budget_ms=_p("budget_ms", sa.BigInteger),
+        notify=param("notify", sa.Text),
+        budget_ms=param("budget_ms", sa.BigInteger),
         created_at=_NOW,
         updated_at=_NOW,
         version=sa.literal_column("1"),
@@ -65,8 +61,8 @@ START = sql(
 )
 _notify = sql(
     sa.update(runs)
-    .where(r.id == _p("id", sa.Text))
-    .values(notify=sa.case((_p("notify", sa.Text) == "", r.notify), else_=_p("notify", sa.Text)))
+    .where(r.id == param("id", sa.Text))
+    .values(notify=sa.case((param("notify", sa.Text) == "", r.notify), else_=param("notify", sa.Text)))
     .returning(runs)
 )
 
@@ -75,8 +71,8 @@ _next_due = sql(sa.select(sa.func.min(r.not_before)).where(r.status == "queued",
 _held = (
     sa.select(r.id)
     .where(
-        r.id == sa.any_(_p("ids", ARRAY(sa.Text))),
-        r.worker == _p("worker", sa.Text),
+        r.id == sa.any_(param("ids", ARRAY(sa.Text))),
+        r.worker == param("worker", sa.Text),
         r.status.in_(["claimed", "running"]),
     )
     .order_by(r.created_at, r.id)
@@ -86,7 +82,7 @@ _held = (
 _renew = sql(
     sa.update(runs)
     .where(r.id.in_(sa.select(_held.c.id)))
-    .values(lease_until=_p("lease_until", sa.BigInteger))
+    .values(lease_until=param("lease_until", sa.BigInteger))
     .returning(r.id, r.attempt, r.cancel_requested)
 )
 _expired = (
@@ -102,8 +98,8 @@ _expire = sql(
     .returning(runs)
 )
 _mine = sa.and_(
-    r.id == _p("id", sa.Text),
-    r.attempt == _p("attempt", sa.BigInteger),
+    r.id == param("id", sa.Text),
+    r.attempt == param("attempt", sa.BigInteger),
     r.status.in_(["claimed", "running"]),
 )
 _give_back = sql(
@@ -113,8 +109,8 @@ _give_back = sql(
         status="queued",
         lease_until=None,
         worker=None,
-        not_before=_p("not_before", sa.BigInteger),
-        failures=_p("failures", sa.Integer),
+        not_before=param("not_before", sa.BigInteger),
+        failures=param("failures", sa.Integer),
         expiries=0,
         **_TOUCH,
     )
@@ -128,14 +124,14 @@ _complete = sql(
     sa.update(runs)
     .where(_mine)
     .values(
-        status=_p("status", sa.Text),
-        error=_p("error", sa.LargeBinary),
-        error_status=_p("error_status", sa.Integer),
-        assistant_event_id=_p("assistant_event_id", sa.Text),
-        gone=_p("gone", sa.Text),
-        usage=sa.func.coalesce(_p("usage", sa.LargeBinary), r.usage),
-        output=_p("output", sa.LargeBinary),
-        unmet_obligations=_p("unmet_obligations", sa.LargeBinary),
+        status=param("status", sa.Text),
+        error=param("error", sa.LargeBinary),
+        error_status=param("error_status", sa.Integer),
+        assistant_event_id=param("assistant_event_id", sa.Text),
+        gone=param("gone", sa.Text),
+        usage=sa.func.coalesce(param("usage", sa.LargeBinary), r.usage),
+        output=param("output", sa.LargeBinary),
+        unmet_obligations=param("unmet_obligations", sa.LargeBinary),
         lease_until=None,
         finished_at=sa.func.greatest(r.started_at, _NOW),
         updated_at=sa.func.greatest(r.updated_at, r.started_at, _NOW),
@@ -144,32 +140,32 @@ _complete = sql(
     # What was lost of it, the next claim finds recorded in the session's ledger and ends again.
     .returning(runs, _waits, relaxed())
 )
-_plan = sql(sa.update(runs).where(_mine).values(plan=_p("plan", sa.LargeBinary), **_TOUCH).returning(runs))
+_plan = sql(sa.update(runs).where(_mine).values(plan=param("plan", sa.LargeBinary), **_TOUCH).returning(runs))
 _ensure_plan = sql(
     sa.update(runs)
-    .where(r.id == _p("id", sa.Text), r.session_id == _p("session_id", sa.Text), r.plan.is_(None))
-    .values(plan=_p("plan", sa.LargeBinary), **_TOUCH)
+    .where(r.id == param("id", sa.Text), r.session_id == param("session_id", sa.Text), r.plan.is_(None))
+    .values(plan=param("plan", sa.LargeBinary), **_TOUCH)
     .returning(runs)
 )
-_usage = sql(sa.update(runs).where(_mine).values(usage=_p("usage", sa.LargeBinary), expiries=0, **_TOUCH))
+_usage = sql(sa.update(runs).where(_mine).values(usage=param("usage", sa.LargeBinary), expiries=0, **_TOUCH))
 _keep = sql(
     sa.update(runs)
     .where(_mine)
     .values(
-        output=_p("output", sa.LargeBinary),
-        unmet_obligations=_p("unmet_obligations", sa.LargeBinary),
-        usage=sa.func.coalesce(_p("usage", sa.LargeBinary), r.usage),
+        output=param("output", sa.LargeBinary),
+        unmet_obligations=param("unmet_obligations", sa.LargeBinary),
+        usage=sa.func.coalesce(param("usage", sa.LargeBinary), r.usage),
     )
 )
 _resume = sql(
     sa.update(runs)
-    .where(r.id == _p("id", sa.Text))
+    .where(r.id == param("id", sa.Text))
     .values(status="queued", wait=None, budget_ms=None, not_before=_NOW, **_TOUCH)
     .returning(runs)
 )
 _end_child = sql(
     sa.update(runs)
-    .where(r.id == _p("id", sa.Text), r.status.not_in(TERMINAL))
+    .where(r.id == param("id", sa.Text), r.status.not_in(TERMINAL))
     .values(status="canceled", cancel_requested=True, finished_at=_NOW, answered=True, **_TOUCH)
     .returning(runs)
 )
@@ -189,15 +185,15 @@ class Ending:
     unmet_obligations: bytes | None = None
 
 
-_lock = sql(sa.select(runs).where(r.id == _p("id", sa.Text)).with_for_update())
-_line = sa.select(r.id, r.parent_run_id).where(r.id == _p("id", sa.Text)).cte("line", recursive=True)
+_lock = sql(sa.select(runs).where(r.id == param("id", sa.Text)).with_for_update())
+_line = sa.select(r.id, r.parent_run_id).where(r.id == param("id", sa.Text)).cte("line", recursive=True)
 _above = runs.alias("above")
 _line = _line.union(sa.select(_above.c.id, _above.c.parent_run_id).join(_line, _above.c.id == _line.c.parent_run_id))
 _lock_line = sql(
     sa.select(runs).where(r.id.in_(sa.select(_line.c.id))).order_by(r.depth, r.created_at, r.id).with_for_update()
 )
 _children_usage = sql(
-    sa.update(runs).where(r.id == _p("id", sa.Text)).values(children_usage=_p("usage", sa.LargeBinary))
+    sa.update(runs).where(r.id == param("id", sa.Text)).values(children_usage=param("usage", sa.LargeBinary))
 )
 
 

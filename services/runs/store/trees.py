@@ -9,42 +9,38 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from libs.store import Database, Outbox, Row, Sql, Tx, sql
+from libs.store import Database, Outbox, Row, Sql, Tx, param, sql
 from services.runs.store.queue import emit, lock_line, roll_up
 from services.runs.store.tables import LIVE, runs
 
 r = runs.c
 
 
-def _p(name: str, kind: Any) -> sa.BindParameter[Any]:
-    return sa.bindparam(name, type_=kind)
-
-
-_NOW = _p("now", sa.BigInteger)
+_NOW = param("now", sa.BigInteger)
 _child = runs.alias("child")
 _children = sa.select(sa.func.count()).where(_child.c.parent_run_id == r.id).scalar_subquery().label("child_run_count")
-_STATUS = _p("status", sa.Text)
+_STATUS = param("status", sa.Text)
 _any_status = sa.or_(_STATUS.is_(None), r.status == _STATUS)
 
-_get = sql(sa.select(runs, _children).where(r.id == _p("id", sa.Text)))
+_get = sql(sa.select(runs, _children).where(r.id == param("id", sa.Text)))
 _newest = (r.created_at.desc(), r.id.desc())
 _by_root = sql(
     sa.select(runs, _children)
-    .where(r.root_run_id == _p("id", sa.Text), _any_status)
+    .where(r.root_run_id == param("id", sa.Text), _any_status)
     .order_by(r.created_at, r.id)
-    .limit(_p("limit", sa.Integer))
+    .limit(param("limit", sa.Integer))
 )
 _by_session = sql(
     sa.select(runs, _children)
-    .where(r.session_id == _p("id", sa.Text), r.parent_run_id.is_(None), _any_status)
+    .where(r.session_id == param("id", sa.Text), r.parent_run_id.is_(None), _any_status)
     .order_by(*_newest)
-    .limit(_p("limit", sa.Integer))
+    .limit(param("limit", sa.Integer))
 )
 _by_agent = sql(
     sa.select(runs, _children)
-    .where(r.agent_id == _p("id", sa.Text), _any_status)
+    .where(r.agent_id == param("id", sa.Text), _any_status)
     .order_by(*_newest)
-    .limit(_p("limit", sa.Integer))
+    .limit(param("limit", sa.Integer))
 )
 
 
@@ -75,17 +71,17 @@ def _lock_above(roots: Any) -> Sql:
     return sql(sa.select(r.id).where(r.id.in_(sa.select(line.c.id))).order_by(r.created_at, r.id).with_for_update())
 
 
-_lock_run = _lock(r.id == _p("id", sa.Text))
-_lock_session = _lock(sa.and_(r.session_id == _p("id", sa.Text), r.status.in_(LIVE)))
-_lock_agent = _lock(sa.and_(r.agent_id == _p("id", sa.Text), r.status.in_(LIVE)))
+_lock_run = _lock(r.id == param("id", sa.Text))
+_lock_session = _lock(sa.and_(r.session_id == param("id", sa.Text), r.status.in_(LIVE)))
+_lock_agent = _lock(sa.and_(r.agent_id == param("id", sa.Text), r.status.in_(LIVE)))
 _above_of = {
-    _lock_run: _lock_above(r.id == _p("id", sa.Text)),
-    _lock_session: _lock_above(sa.and_(r.session_id == _p("id", sa.Text), r.status.in_(LIVE))),
-    _lock_agent: _lock_above(sa.and_(r.agent_id == _p("id", sa.Text), r.status.in_(LIVE))),
+    _lock_run: _lock_above(r.id == param("id", sa.Text)),
+    _lock_session: _lock_above(sa.and_(r.session_id == param("id", sa.Text), r.status.in_(LIVE))),
+    _lock_agent: _lock_above(sa.and_(r.agent_id == param("id", sa.Text), r.status.in_(LIVE))),
 }
 _cancel_now = sql(
     sa.update(runs)
-    .where(r.id == _p("id", sa.Text))
+    .where(r.id == param("id", sa.Text))
     .values(
         status="canceled",
         cancel_requested=True,
@@ -93,19 +89,19 @@ _cancel_now = sql(
         attempt=r.attempt + 1,
         wait=None,
         lease_until=None,
-        gone=_p("gone", sa.Text),
+        gone=param("gone", sa.Text),
         finished_at=sa.func.greatest(r.created_at, r.started_at, _NOW),
         updated_at=sa.func.greatest(r.updated_at, _NOW),
         version=r.version + 1,
     )
     .returning(runs)
 )
-_request = sql(sa.update(runs).where(r.id == _p("id", sa.Text)).values(cancel_requested=True).returning(runs))
+_request = sql(sa.update(runs).where(r.id == param("id", sa.Text)).values(cancel_requested=True).returning(runs))
 # Titles and plans are made of what was said.
 _untold = {"session_id": None, "title": "Deleted", "plan": None, "unmet_obligations": None}
 _forget = {
-    "session_id": sql(sa.update(runs).where(r.session_id == _p("id", sa.Text)).values(**_untold)),
-    "agent_id": sql(sa.update(runs).where(r.agent_id == _p("id", sa.Text)).values(agent_id=None, **_untold)),
+    "session_id": sql(sa.update(runs).where(r.session_id == param("id", sa.Text)).values(**_untold)),
+    "agent_id": sql(sa.update(runs).where(r.agent_id == param("id", sa.Text)).values(agent_id=None, **_untold)),
 }
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from libs.store import Database, Row, sql
+from libs.store import Database, Row, param, sql
 from services.runs.store.tables import workers
 
 FORGOTTEN_LEASES = 4
@@ -17,18 +16,14 @@ FORGOTTEN_LEASES = 4
 w = workers.c
 
 
-def _p(name: str, kind: Any = sa.BigInteger) -> sa.BindParameter[Any]:
-    return sa.bindparam(name, type_=kind)
-
-
 _new = insert(workers).values(
-    id=_p("id", sa.Text),
-    host=_p("host", sa.Text),
-    started_at=_p("started_at"),
-    seen_at=_p("now"),
-    slots=_p("slots", sa.Integer),
-    held=_p("held", sa.Integer),
-    draining=_p("draining", sa.Boolean),
+    id=param("id", sa.Text),
+    host=param("host", sa.Text),
+    started_at=param("started_at"),
+    seen_at=param("now"),
+    slots=param("slots", sa.Integer),
+    held=param("held", sa.Integer),
+    draining=param("draining", sa.Boolean),
 )
 _beat = sql(
     _new.on_conflict_do_update(
@@ -36,15 +31,18 @@ _beat = sql(
         set_={
             "seen_at": _new.excluded.seen_at,
             "held": _new.excluded.held,
-            "draining": sa.or_(w.draining, _p("stopping", sa.Boolean)),
+            "draining": sa.or_(w.draining, param("stopping", sa.Boolean)),
         },
     ).returning(w.draining)
 )
-_leave = sql(sa.delete(workers).where(w.id == _p("id", sa.Text)))
-_forget = sql(sa.delete(workers).where(w.seen_at < _p("before")))
-_list = sql(sa.select(workers).where(w.id > _p("after", sa.Text)).order_by(w.id).limit(_p("limit", sa.Integer)))
+_leave = sql(sa.delete(workers).where(w.id == param("id", sa.Text)))
+_forget = sql(sa.delete(workers).where(w.seen_at < param("before")))
+_list = sql(sa.select(workers).where(w.id > param("after", sa.Text)).order_by(w.id).limit(param("limit", sa.Integer)))
 _drain = sql(
-    sa.update(workers).where(w.id == _p("id", sa.Text)).values(draining=_p("draining", sa.Boolean)).returning(workers)
+    sa.update(workers)
+    .where(w.id == param("id", sa.Text))
+    .values(draining=param("draining", sa.Boolean))
+    .returning(workers)
 )
 
 

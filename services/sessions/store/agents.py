@@ -11,12 +11,12 @@ from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import insert
 
 from libs.errors import NotFound
-from libs.store import Database, Outbox, sql
+from libs.store import Database, Outbox, param, sql
 from libs.wire import decode, encode
 from services.sessions.domain.access import READER, effective_role
 from services.sessions.store import changes, repeats
 from services.sessions.store.access import MEMBERSHIP, allowed, with_membership
-from services.sessions.store.rows import AGENT, NOW, agent_of, param, text, touched
+from services.sessions.store.rows import AGENT, NOW, agent_of, text, touched
 from services.sessions.store.tables import agent_members, agents
 
 _a, _m = agents.c, agent_members.c

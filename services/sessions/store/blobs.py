@@ -17,8 +17,8 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.blobs import Blobs
 from libs.errors import Invalid, Unavailable
-from libs.store import Database, Tx, sql
-from services.sessions.store.rows import NOW, number, param, text
+from libs.store import Database, Tx, param, sql
+from services.sessions.store.rows import NOW, number, text
 from services.sessions.store.tables import loose_blobs
 
 WRITE_MS = 3_600_000

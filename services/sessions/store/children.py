@@ -12,10 +12,10 @@ from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.errors import Invalid
-from libs.store import Database, Outbox, Tx, sql
+from libs.store import Database, Outbox, Tx, param, sql
 from services.sessions.domain import children, turns
 from services.sessions.store import changes, ledger
-from services.sessions.store.rows import NO_CHILDREN, NOW, SESSION, Row, number, param, session_of, start_of, text
+from services.sessions.store.rows import NO_CHILDREN, NOW, SESSION, Row, number, session_of, start_of, text
 from services.sessions.store.rows import touched as row_touched
 from services.sessions.store.tables import agents, session_events, session_turns, sessions
 

@@ -12,11 +12,11 @@ from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.errors import NotFound
-from libs.store import Tx, sql
+from libs.store import Tx, param, sql
 from services.sessions.domain.turns import is_assistant_message
 from services.sessions.store import changes
 from services.sessions.store.log import NEW_STEPS
-from services.sessions.store.rows import EVENT, SESSION, Row, event_of, number, param, session_of, text
+from services.sessions.store.rows import EVENT, SESSION, Row, event_of, number, session_of, text
 from services.sessions.store.tables import session_events, session_turns, sessions
 
 _s, _t, _e = sessions.c, session_turns.c, session_events.c

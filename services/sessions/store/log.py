@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from libs.store import Reader, sql
-from services.sessions.store.rows import EVENT, event_of, number, param, text
+from libs.store import Reader, param, sql
+from services.sessions.store.rows import EVENT, event_of, number, text
 from services.sessions.store.tables import session_events
 
 _e = session_events.c

@@ -12,11 +12,11 @@ from sqlalchemy.dialects.postgresql import insert
 
 from libs.audit import Actor
 from libs.errors import Invalid, NotFound
-from libs.store import Database, Outbox, Tx, sql
+from libs.store import Database, Outbox, Tx, param, sql
 from libs.store.audit import Audit
 from services.sessions.domain.access import OWNER, effective_role
 from services.sessions.store import changes
-from services.sessions.store.rows import AGENT, NOW, Row, agent_of, param, text, touched
+from services.sessions.store.rows import AGENT, NOW, Row, agent_of, text, touched
 from services.sessions.store.tables import agent_members, agents
 
 _a, _m = agents.c, agent_members.c

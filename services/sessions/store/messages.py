@@ -12,11 +12,12 @@ from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.errors import Conflict, Invalid, NotFound
-from libs.store import Database, Outbox, Tx, sql
+from libs.store import Database, Outbox, Tx, param, sql
 from services.sessions.domain.turns import FAILED
+from services.sessions.domain.user_actions import ACTION_RUNNING
 from services.sessions.store import changes
 from services.sessions.store.log import NEW_EVENTS
-from services.sessions.store.rows import NOW, SESSION, Row, number, outcome_of, param, session_of, start_of, text
+from services.sessions.store.rows import NOW, SESSION, Row, number, outcome_of, session_of, start_of, text
 from services.sessions.store.tables import attachments, idempotency, session_events, session_turns, sessions
 
 ACTION = "MessageSession"
@@ -28,7 +29,7 @@ _ID = text("session_id")
 _idle = _s.live_turns == sa.literal_column("0")
 _opened = (
     sa.update(sessions)
-    .where(_s.id == _ID)
+    .where(_s.id == _ID, _s.user_actions == sa.literal_column("0"))
     .values(
         last_seq=_s.last_seq + number("count"),
         turns=_s.turns + 1,
@@ -142,7 +143,8 @@ class MessageStore:
     async def send(self, session_id: str, message: Message) -> Answer:
         """Append a message and open its turn; a repeat is answered as the first was.
 
-        Raises NotFound when the session has been deleted, Conflict for a client id used for something else.
+        Raises NotFound when the session has been deleted, Conflict for a client id used for something else and while
+        somebody's own use of a verb is executed.
         """
         try:
             return Answer(start=await self._send(session_id, message))
@@ -152,7 +154,7 @@ class MessageStore:
     async def retry(self, session_id: str) -> pb.TurnStart:
         """Open a new turn on the same transcript.
 
-        Raises Conflict while a turn is live, Invalid unless the latest turn failed, NotFound for a deleted session.
+        Raises Conflict while a turn is live or somebody's use of a verb is executed, Invalid unless the latest turn failed, NotFound for a deleted session.
         """
         async with self._outbox.transaction() as tx:
             session = await self._locked(tx, session_id)
@@ -184,7 +186,8 @@ class MessageStore:
                 start_at=now + self._sweep_ms,
             )
             if row is None:
-                raise NotFound("Session not found")
+                await self._held(tx, session_id, message)
+                raise _Repeated
             if not row["is_first"]:
                 raise _Repeated
             session = session_of(row)
@@ -236,9 +239,16 @@ class MessageStore:
             start_at=now + self._sweep_ms,
         )
         if row is None:
-            raise NotFound("Session not found")
+            await self._locked(tx, failed["session_id"])
+            raise Conflict(ACTION_RUNNING)
         self._begins(tx, row, session_of(row))
         return _start(row, run_id, failed["title"], failed["event_ids"], retry=True)
+
+    async def _held(self, tx: Tx, session_id: str, message: Message) -> None:
+        """Why no turn opens. Returns for a message that has opened one before; raises NotFound, Conflict."""
+        await self._locked(tx, session_id)
+        if await tx.fetchrow(_known, account=message.account, client_id=message.key) is None:
+            raise Conflict(ACTION_RUNNING)
 
     async def _locked(self, tx: Tx, session_id: str) -> Row:
         row = await tx.fetchrow(_lock, session_id=session_id)

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from libs.errors import Conflict
-from libs.store import Reader, Tx, sql
-from services.sessions.store.rows import NOW, param, text
+from libs.store import Reader, Tx, param, sql
+from services.sessions.store.rows import NOW, text
 from services.sessions.store.tables import idempotency
 
 _i = idempotency.c

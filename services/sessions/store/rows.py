@@ -7,15 +7,11 @@ from typing import Any
 import sqlalchemy as sa
 from seed.sessions.v1 import types_pb2 as pb
 
+from libs.store import param
 from services.sessions.domain.fields import Fields
 from services.sessions.store.tables import agents, session_events, sessions
 
 Row = Fields
-
-
-def param(name: str, kind: Any) -> sa.BindParameter[Any]:
-    """A parameter of a statement, given by name when it runs."""
-    return sa.bindparam(name, type_=kind)
 
 
 def text(name: str) -> sa.BindParameter[Any]:

@@ -13,13 +13,13 @@ from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.errors import NotFound
-from libs.store import Database, Outbox, Sql, sql
+from libs.store import Database, Outbox, Sql, param, sql
 from services.sessions.domain.access import READER
 from services.sessions.domain.paging import Cursor
 from services.sessions.store import changes, repeats
 from services.sessions.store.access import MEMBERSHIP, allowed, with_membership
 from services.sessions.store.log import read_events
-from services.sessions.store.rows import AGENT, NO_CHILDREN, NOW, SESSION, Row, number, param, session_of, text, touched
+from services.sessions.store.rows import AGENT, NO_CHILDREN, NOW, SESSION, Row, number, session_of, text, touched
 from services.sessions.store.tables import agent_members, agents, sessions
 from services.sessions.store.turns import ROSTER
 

@@ -11,13 +11,13 @@ from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from libs.errors import NotFound
-from libs.store import Database, Outbox, Tx, relaxed, sql
+from libs.store import Database, Outbox, Tx, param, relaxed, sql
 from services.sessions.domain import naming, turns
 from services.sessions.store import changes, ledger
 from services.sessions.store.children import ChildStore, parked_calls, pending, spawned
 from services.sessions.store.ledger import Step
 from services.sessions.store.log import read_events
-from services.sessions.store.rows import SESSION, Row, number, outcome_of, param, session_of, text
+from services.sessions.store.rows import SESSION, Row, number, outcome_of, session_of, text
 from services.sessions.store.tables import agent_members, agents, session_turns, sessions
 
 BEGUN_AGAIN_MS = 60_000

@@ -12,13 +12,13 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.blobs import BlobMissing
 from libs.errors import NotFound, TooLarge, TooMany
-from libs.store import Database, Tx, sql
+from libs.store import Database, Tx, param, sql
 from services.sessions.domain.access import CHATTER
 from services.sessions.domain.attachments import Bounds, Description, check_chunk, check_complete
 from services.sessions.store.access import MEMBERSHIP, allowed, with_membership
 from services.sessions.store.attachments import AttachmentStore
 from services.sessions.store.blobs import BlobStore, release
-from services.sessions.store.rows import NOW, Row, number, param, text
+from services.sessions.store.rows import NOW, Row, number, text
 from services.sessions.store.tables import agents, sessions, upload_chunks, uploads
 
 _EXPIRED_ROWS = 100
