@@ -90,6 +90,7 @@ _NAMES = (
     "WEBHOOKS",
     "WEBHOOK_DELIVERIES",
     "WEBHOOK_KEY",
+    "USER_ACTION_LEASE_MS",
     "WORKER_SLOTS",
 )
 

@@ -1,0 +1,1 @@
+"""Triggers: what wakes an agent, and the record of every time that it did."""

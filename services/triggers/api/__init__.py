@@ -1,0 +1,1 @@
+"""gRPC: decode, authorize, call the domain, encode."""

@@ -1,0 +1,1 @@
+"""The rules: plain Python, no I/O it was not handed."""

@@ -1,0 +1,1 @@
+"""The rules of the activity feed. Everything here is pure and total."""
