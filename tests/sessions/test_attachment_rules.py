@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 
 from libs.errors import Conflict, Invalid, SeedError, TooLarge
 from libs.protocol import limits
+from libs.protocol.files import check_chunk, check_complete, guessed_type
 from services.sessions.domain.attachments import (
     Bounds,
-    check_chunk,
-    check_complete,
     checked_id,
     described,
     described_by,
-    guessed_type,
     safe_name,
     session_target,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from libs.objects import loose_objects_table
 from libs.store import accepted_signatures_table, outbox_table
 
 metadata = sa.MetaData()
@@ -74,16 +75,7 @@ upload_chunks = sa.Table(
     sa.Column("blob", sa.Text, nullable=False),
 )
 
-loose_blobs = sa.Table(
-    "loose_blobs",
-    metadata,
-    # Key of an object that nothing owns: not yet, or not any more.
-    _id("key", key=True),
-    # The sweep deletes it then; once it is taken it gets no owner.
-    _ms("due_at"),
-    sa.Column("taken", sa.Boolean, nullable=False, server_default=sa.false()),
-)
-sa.Index("loose_blobs_due", loose_blobs.c.due_at)
+loose_blobs = loose_objects_table(metadata)
 
 tool_documents = sa.Table(
     "tool_documents",

@@ -9,6 +9,7 @@ from seed.sessions.v1 import attachments_pb2 as pb
 
 from libs.errors import Invalid
 from libs.protocol import limits
+from libs.protocol.files import check_chunk
 from libs.protocol.text import text_argument
 from libs.rpc import Caller
 from services.sessions.api.decoding import document
@@ -63,7 +64,7 @@ class AttachmentsApi:
         """Store the next chunk."""
         start: pb.AppendUploadChunkStart = await _start(requests)
         upload = await self._upload(caller, start.upload_id)
-        rules.check_chunk(start.offset, start.size, upload.received, upload.file.size)
+        check_chunk(start.offset, start.size, upload.received, upload.file.size)
         received = await self._uploads.append(upload, start.offset, start.size, _contents(requests))
         return pb.AppendUploadChunkResponse(upload_id=upload.id, received=received)
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from libs.errors import Conflict, Invalid, NotFound, TooLarge
+from libs.errors import Invalid, NotFound, TooLarge
 from libs.protocol import limits
+from libs.protocol.files import check_size, guessed_type
 from libs.protocol.text import byte_length, required_text, text_argument
 
 TARGET_KIND = "session-attachment"
@@ -16,53 +17,6 @@ TARGET_KIND = "session-attachment"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _FOLDERS = re.compile(r"[\\/]")
 _NAMELESS = "file"
-
-# Spelled out: what a system's own table says differs from machine to machine.
-_BY_TYPE = {
-    "text/plain": "txt text log ini conf cfg toml yaml yml ts tsx jsx py rs go java c h cpp rb sh sql diff patch",
-    "text/markdown": "md markdown",
-    "text/csv": "csv",
-    "text/tab-separated-values": "tsv",
-    "text/html": "html htm",
-    "text/css": "css",
-    "text/javascript": "js mjs",
-    "text/calendar": "ics",
-    "application/json": "json",
-    "application/xml": "xml",
-    "application/pdf": "pdf",
-    "application/rtf": "rtf",
-    "application/epub+zip": "epub",
-    "application/msword": "doc",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-    "application/vnd.ms-excel": "xls",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
-    "application/vnd.ms-powerpoint": "ppt",
-    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
-    "application/zip": "zip",
-    "application/gzip": "gz tgz",
-    "application/x-tar": "tar",
-    "application/wasm": "wasm",
-    "image/png": "png",
-    "image/jpeg": "jpg jpeg",
-    "image/gif": "gif",
-    "image/webp": "webp",
-    "image/avif": "avif",
-    "image/heic": "heic",
-    "image/bmp": "bmp",
-    "image/tiff": "tif tiff",
-    "image/svg+xml": "svg",
-    "image/x-icon": "ico",
-    "audio/mpeg": "mp3",
-    "audio/wav": "wav",
-    "audio/ogg": "ogg oga",
-    "audio/mp4": "m4a",
-    "audio/flac": "flac",
-    "video/mp4": "mp4",
-    "video/webm": "webm",
-    "video/quicktime": "mov",
-    "video/x-matroska": "mkv",
-}
-_TYPES = {extension: kind for kind, extensions in _BY_TYPE.items() for extension in extensions.split()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +69,6 @@ def described_by(target: Mapping[str, Any], size: int, bounds: Bounds) -> Descri
     return _description(name, text_argument(target, "mimeType"), size)
 
 
-def check_storage(used: int, size: int, bounds: Bounds) -> None:
-    """Whether an account that has `used` bytes may have `size` more. Raises TooLarge `Account storage is full`."""
-    if bounds.storage_bytes and used + size > bounds.storage_bytes:
-        raise TooLarge("Account storage is full")
-
-
-def check_size(size: int) -> None:
-    """Raises Invalid `Upload size must be a positive integer`."""
-    if size <= 0:
-        raise Invalid("Upload size must be a positive integer")
-
-
 def session_target(target: Any, size: int) -> Mapping[str, Any]:
     """The target, when it is a session's. Raises Invalid for the size, a missing or another target, in this order."""
     if isinstance(target, dict) and target.get("kind") == TARGET_KIND:
@@ -135,29 +77,6 @@ def session_target(target: Any, size: int) -> Mapping[str, Any]:
     if not isinstance(target, dict):
         raise Invalid("Upload target is required")
     raise Invalid("Unsupported upload target")
-
-
-def check_chunk(offset: int, size: int, received: int, whole: int) -> None:
-    """Whether a chunk of `size` bytes goes on where the upload ends: `received` of `whole` bytes.
-
-    Raises Invalid, TooLarge and Conflict with the documented texts.
-    """
-    if size <= 0:
-        raise Invalid("Chunk content must be non-empty bytes")
-    if size > limits.UPLOAD_CHUNK_BYTES:
-        raise TooLarge("Chunk is too large")
-    if offset < 0:
-        raise Invalid("Chunk offset must be a non-negative integer")
-    if offset != received:
-        raise Conflict(f"Chunk offset {offset} does not match {received} bytes received")
-    if received + size > whole:
-        raise Invalid("Upload exceeds its declared size")
-
-
-def check_complete(received: int, whole: int) -> None:
-    """Raises Invalid `Upload has <received> of <whole> bytes; cannot commit`."""
-    if received != whole:
-        raise Invalid(f"Upload has {received} of {whole} bytes; cannot commit")
 
 
 def checked_id(value: str) -> str:
@@ -178,11 +97,6 @@ def safe_name(value: str) -> str:
     if not name:
         return _NAMELESS
     return name if byte_length(name) <= limits.ATTACHMENT_NAME_BYTES else name[-limits.ATTACHMENT_NAME_KEPT_CHARS :]
-
-
-def guessed_type(name: str) -> str | None:
-    """MIME type by the extension of a name; None when it says nothing."""
-    return _TYPES.get(name.rpartition(".")[2].lower()) if "." in name else None
 
 
 def _description(name: str, mime_type: str, size: int) -> Description:

@@ -12,8 +12,9 @@ from sqlalchemy.dialects.postgresql import insert
 
 from libs.blobs import BlobMissing
 from libs.errors import NotFound, TooLarge
+from libs.protocol.files import check_storage
 from libs.store import Database, Tx, sql
-from services.sessions.domain.attachments import Bounds, Description, check_storage, not_found
+from services.sessions.domain.attachments import Bounds, Description, not_found
 from services.sessions.store.blobs import BlobStore, Written
 from services.sessions.store.rows import NOW, Row, number, text
 from services.sessions.store.tables import attachments, sessions
@@ -89,7 +90,7 @@ class AttachmentStore:
         Uploads into several sessions of one owner at once may go beyond by what they bring.
         """
         if self._bounds.storage_bytes:
-            check_storage(await tx.fetchval(_used, session_id=session_id), size, self._bounds)
+            check_storage(await tx.fetchval(_used, session_id=session_id), size, self._bounds.storage_bytes)
 
     async def add(self, tx: Tx, session_id: str, file: Description, written: Written) -> pb.Attachment:
         """Give a session that is held a file; one that it has already stays what it is.

@@ -12,9 +12,10 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.blobs import BlobMissing
 from libs.errors import NotFound, TooLarge, TooMany
+from libs.protocol.files import check_chunk, check_complete
 from libs.store import Database, Tx, param, sql
 from services.sessions.domain.access import CHATTER
-from services.sessions.domain.attachments import Bounds, Description, check_chunk, check_complete
+from services.sessions.domain.attachments import Bounds, Description
 from services.sessions.store.access import MEMBERSHIP, allowed, with_membership
 from services.sessions.store.attachments import AttachmentStore
 from services.sessions.store.blobs import BlobStore, release
