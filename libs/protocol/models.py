@@ -69,6 +69,11 @@ PROVIDERS: Final[dict[str, ProviderType]] = {
 }
 """The provider types that can be used, by `ModelProviderConfig.type`."""
 
+CHATGPT: Final = "chatgpt"
+"""Key of ChatGPT's backend among the vendors' URLs: no provider type has this name."""
+CHATGPT_URL: Final = "https://chatgpt.com/backend-api/codex"
+"""Base URL of the backend that a subscription of type openai is used with, in place of the vendor's API."""
+
 
 class ReasoningSupport(msgspec.Struct, frozen=True, kw_only=True):
     """How a model reasons."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import time
 from dataclasses import dataclass
 
-import msgspec
 from redis.asyncio import Redis
 from seed.runs.v1 import admin_pb2, runs_pb2
 
 from libs import telemetry
+from libs.clock import now_ms
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.store import AcceptedSignatures, Database, Outbox, Row
@@ -30,11 +29,6 @@ from services.runs.store.trees import Trees
 from services.runs.store.workers import Workers
 
 log = telemetry.get_logger("runs")
-
-
-def now_ms() -> int:
-    """Unix milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True)
@@ -97,7 +91,8 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
     from libs.egress import EgressPolicy, Timeouts
     from services.runs.providers.gateway import ModelGateway
     from services.runs.worker.answers import Answers
-    from services.runs.worker.log import ModelResolver, SessionLog
+    from services.runs.worker.log import SessionLog
+    from services.runs.worker.models import ModelResolver
     from services.runs.worker.partials import PartialStore, PartialStream
     from services.runs.worker.titles import Titler
     from services.runs.worker.tools import Limits
@@ -111,7 +106,7 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
     hosts = frozenset(h.strip() for h in settings.allowed_provider_hosts.split(",") if h.strip())
     gateway = ModelGateway(
         policy=EgressPolicy(allow_private=settings.allow_private_providers, allowed_hosts=hosts),
-        vendor_urls=msgspec.json.decode(settings.provider_vendor_urls) if settings.provider_vendor_urls else None,
+        vendor_urls=settings.vendor_urls(),
         timeouts=Timeouts(connect_s=10.0, read_s=settings.provider_timeout_ms / 1000),
     )
     titler = Titler(gateway, enabled=settings.session_title_generation)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from urllib.parse import urlsplit
 
+import msgspec
+from pydantic import Field, field_validator
+
+from libs.protocol.models import CHATGPT, CHATGPT_URL
 from libs.settings import Settings
 
 
@@ -46,3 +50,18 @@ class WorkerSettings(RunsSettings):
     provider_vendor_urls: str = Field(
         default="", description="JSON object of provider type to base URL, in place of the vendors' own."
     )
+    chatgpt_url: str = Field(
+        default=CHATGPT_URL, description="Backend that answers under a ChatGPT subscription; it is given the sign-in."
+    )
+
+    @field_validator("chatgpt_url")
+    @classmethod
+    def _http_url(cls, value: str) -> str:
+        if urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname:
+            raise ValueError("must be an http or https URL")
+        return value.rstrip("/")
+
+    def vendor_urls(self) -> dict[str, str]:
+        """Where the operator says that vendors are, by provider type, and ChatGPT's backend."""
+        urls: dict[str, str] = msgspec.json.decode(self.provider_vendor_urls or b"{}", type=dict[str, str])
+        return urls if self.chatgpt_url == CHATGPT_URL else {**urls, CHATGPT: self.chatgpt_url}

@@ -27,7 +27,8 @@ from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
 from services.runs.store.workers import Workers
 from services.runs.worker.answers import Answers
-from services.runs.worker.log import ModelResolver, SessionLog
+from services.runs.worker.log import SessionLog
+from services.runs.worker.models import ModelResolver
 from services.runs.worker.partials import PartialStore, PartialStream, partial_key
 from services.runs.worker.titles import Titler
 from services.runs.worker.tools import Limits

@@ -94,8 +94,8 @@ class Signing:
         await c.secret(SECRET, json.dumps(kept).encode(), kind="provider-oauth")
         await c.provider("p", type="openai", authMode="subscription", secretRefs={"oauth": SECRET})
 
-    async def resolve(self, c: Client, at: int = 0) -> Any:
-        return await self.client("runs-worker", at=at)("ResolveModelProvider", account=c.id, provider="p")
+    async def resolve(self, c: Client, at: int = 0, **refused: Any) -> Any:
+        return await self.client("runs-worker", at=at)("ResolveModelProvider", account=c.id, provider="p", **refused)
 
     async def close(self) -> None:
         for client in self._clients:
@@ -423,6 +423,46 @@ async def test_a_provider_that_is_away_costs_nobody_the_sign_in(signing: Signing
     assert await auth_status(c) == "ok"
     signing.oauth.answer()
     assert (await signing.resolve(c)).api_key == signing.oauth.token(f"r-{c.id[-8:]}+")
+
+
+def refused(token: str, *, last: bool = False) -> dict[str, Any]:
+    """Fields that say which token was refused."""
+    return {"refused_token": hashlib.sha256(token.encode()).digest(), "last_token": last}
+
+
+async def test_a_refused_token_is_refreshed_once_for_all(signing: Signing) -> None:
+    signing.oauth.answer()
+    c = signing.account()
+    await signing.subscription(c, expires=int(time.time() * 1000) + 4_000_000)
+    got = await asyncio.gather(*[signing.resolve(c, at=n % 2, **refused("a")) for n in range(12)])
+    new = signing.oauth.token(f"r-{c.id[-8:]}+")
+    assert {u.api_key for u in got} == {new} and len(signing.oauth.forms) == 1
+    # A token that is not the stored one any more says nothing about it.
+    for old in (refused("a"), refused("a", last=True), refused("b", last=True)):
+        assert (await signing.resolve(c, **old)).api_key == new
+    assert len(signing.oauth.forms) == 1 and await auth_status(c) == "ok"
+
+
+async def test_a_renewed_token_that_is_refused_needs_a_new_sign_in(signing: Signing) -> None:
+    signing.oauth.answer()
+    c = signing.account()
+    await signing.subscription(c, expires=int(time.time() * 1000) + 4_000_000)
+    new = (await signing.resolve(c, **refused("a"))).api_key
+    worker = signing.client("runs-worker")
+    fields = {"account": c.id, "provider": "p"}
+    await worker.fails(401, EXPIRED, "ResolveModelProvider", **fields, **refused(new, last=True))
+    assert await auth_status(c) == "needs-login" and len(signing.oauth.forms) == 1
+    await worker.fails(401, EXPIRED, "ResolveModelProvider", **fields)
+
+
+async def test_a_refused_token_is_not_given_again_when_it_cannot_be_refreshed(signing: Signing) -> None:
+    c = signing.account()
+    await signing.subscription(c, expires=int(time.time() * 1000) + 4_000_000)
+    signing.oauth.answer(503)
+    text = "The OpenAI sign-in could not be refreshed: The provider answered HTTP 503"
+    worker = signing.client("runs-worker")
+    await worker.fails(502, text, "ResolveModelProvider", account=c.id, provider="p", **refused("a"))
+    assert (await signing.resolve(c)).api_key == "a" and await auth_status(c) == "ok"
 
 
 async def test_what_is_no_sign_in_says_so(signing: Signing) -> None:

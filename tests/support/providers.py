@@ -90,6 +90,7 @@ class ProviderServer:
         app = web.Application(client_max_size=64 << 20)
         app.router.add_post("/v1/chat/completions", self._handler(chat_frames, openai_error))
         app.router.add_post("/v1/responses", self._handler(responses_frames, openai_error))
+        app.router.add_post("/backend-api/codex/responses", self._handler(responses_frames, openai_error))
         app.router.add_post("/v1/messages", self._handler(messages_frames, anthropic_error))
         app.router.add_post("/v1beta/models/{call}", self._handler(google_frames, google_error))
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)

@@ -7,9 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "error", "unknown"]
+
+
+class SignIn(Protocol):
+    """A sign-in to a subscription: the access token in use, which changes while the sign-in is kept fresh."""
+
+    @property
+    def token(self) -> str:
+        """The access token."""
+        ...
+
+    @property
+    def account(self) -> str:
+        """The account at the provider that the token is for."""
+        ...
+
+    async def renew(self, refused: str, *, last: bool) -> None:
+        """Put another token in the place of `refused`, which the provider answered with 401.
+
+        `last`: `refused` was itself given in place of a refused one, so the sign-in is worth nothing. Raises
+        `ConfigError` (401) when the user has to sign in again, and `ProviderError`.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +39,8 @@ class ModelConfig:
     """One model as an agent uses it, with the credentials of its provider.
 
     `base_url` and `api_key` may be empty. `reasoning_level` is the chosen level, None when unset. `model_defaults` are
-    merged over the request payload, last, whatever keys they have (runtime.md section 2).
+    merged over the request payload, last, whatever keys they have (runtime.md section 2). With a `sign_in` the model is
+    used under the user's subscription, and there is no key.
     """
 
     provider_name: str
@@ -27,6 +50,12 @@ class ModelConfig:
     api_key: str = field(default="", repr=False)
     reasoning_level: str | None = None
     model_defaults: Mapping[str, Any] = field(default_factory=dict)
+    sign_in: SignIn | None = field(default=None, repr=False)
+
+    @property
+    def credential(self) -> str:
+        """What requests are authorized with: the key, or the token in use."""
+        return self.api_key if self.sign_in is None else self.sign_in.token
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +184,9 @@ class ProviderError(Exception):
 
 
 class ConfigError(Exception):
-    """The provider's configuration cannot be used (HTTP 400): unknown type, no key, no base URL."""
+    """The provider's configuration cannot be used: unknown type, no key, no base URL (HTTP 400), no sign-in (401)."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, status: int = 400) -> None:
         super().__init__(message)
         self.message = message
+        self.status = status

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import httpx2
 
 from libs.protocol import models
 from services.runs.providers.contract import ConfigError, ModelConfig
+
+WireApi = models.WireApi | Literal["codex"]
+"""The formats of the provider table, and the one of ChatGPT's backend, which subscriptions use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,7 @@ class Endpoint:
     """A usable provider: its wire format, its base URL without a trailing slash, and whether a
     user may have chosen that URL, so that the policy for such addresses applies."""
 
-    wire_api: models.WireApi
+    wire_api: WireApi
     base_url: str
     chosen_by_user: bool
 
@@ -30,6 +34,11 @@ def endpoint_of(config: ModelConfig, vendor_urls: Mapping[str, str]) -> Endpoint
     provider = models.PROVIDERS.get(kind)
     if provider is None:
         raise ConfigError(f"Unsupported model provider type: {kind}")
+    if config.sign_in is not None:
+        # Such a token is good for this backend alone, so no other URL, of whomever, may see it.
+        base_url = _cleaned(vendor_urls.get(models.CHATGPT, "") or models.CHATGPT_URL)
+        _check(base_url)
+        return Endpoint("codex", base_url, chosen_by_user=False)
     if provider.needs_key and not config.api_key:
         raise ConfigError(f"{kind} API key is not configured")
     stored = _cleaned(config.base_url) if provider.own_base_url else ""

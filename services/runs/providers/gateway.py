@@ -15,17 +15,18 @@ import msgspec
 
 from libs.egress import EgressPolicy, GuardedTransport, Timeouts
 from libs.process import settle_heap
-from libs.protocol import models
 from services.runs.providers.adapters import Adapter
+from services.runs.providers.codex import CodexTransport
 from services.runs.providers.contract import ConfigError, Message, ModelConfig, ProviderError, ReplyEvent, ToolSpec
-from services.runs.providers.endpoint import Endpoint, endpoint_of, hosts_of
+from services.runs.providers.endpoint import Endpoint, WireApi, endpoint_of, hosts_of
 from services.runs.providers.errors import from_exception, redacted
 from services.runs.providers.wire import Exchange, ProviderTransport, Waiting
 
-_ADAPTERS: Mapping[models.WireApi, str] = {
+_ADAPTERS: Mapping[WireApi, str] = {
     "chat": "services.runs.providers.adapters.openai",
     "messages": "services.runs.providers.adapters.anthropic",
     "generateContent": "services.runs.providers.adapters.google",
+    "codex": "services.runs.providers.adapters.codex",
 }
 _MAX_CACHED_MODELS = 256
 # A model that thinks may be silent for minutes; the turn itself can be stopped at any time.
@@ -55,7 +56,7 @@ class ModelGateway:
         self._chosen = GuardedTransport(policy or EgressPolicy())
         self._models: OrderedDict[tuple[object, ...], Adapter] = OrderedDict()
         # Not sys.modules: it names a module before another thread has finished importing it.
-        self._modules: dict[models.WireApi, Any] = {}
+        self._modules: dict[WireApi, Any] = {}
 
     def stream(
         self, config: ModelConfig, system: str, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -80,7 +81,8 @@ class ModelGateway:
             config.provider_type,
             config.model,
             endpoint.base_url,
-            config.api_key,
+            config.credential,
+            config.provider_name if config.sign_in else "",
             config.reasoning_level,
             msgspec.json.encode(config.model_defaults, order="deterministic"),
         )
@@ -98,7 +100,7 @@ class ModelGateway:
             self._models.popitem(last=False)
         return adapter
 
-    async def _module_of(self, wire_api: models.WireApi) -> Any:
+    async def _module_of(self, wire_api: WireApi) -> Any:
         loaded = self._modules.get(wire_api)
         if loaded is None:
             # These libraries take seconds to import: not on the event loop.
@@ -107,8 +109,9 @@ class ModelGateway:
 
     def _http(self, config: ModelConfig, endpoint: Endpoint) -> httpx2.AsyncClient:
         shared = self._chosen if endpoint.chosen_by_user else self._pinned
+        transport = ProviderTransport(shared, config.model_defaults, self._waiting)
         return httpx2.AsyncClient(
-            transport=ProviderTransport(shared, config.model_defaults, self._waiting),
+            transport=transport if config.sign_in is None else CodexTransport(transport, config.sign_in),
             timeout=self._timeouts.for_httpx(),
             trust_env=False,
         )
@@ -172,7 +175,7 @@ class _Reply(AbstractAsyncContextManager[AsyncIterator[ReplyEvent]]):
 
     def _seen(self, error: Exception) -> ProviderError | ConfigError:
         seen = from_exception(error)
-        return redacted(seen, self._config.api_key) if isinstance(seen, ProviderError) else seen
+        return redacted(seen, self._config.credential) if isinstance(seen, ProviderError) else seen
 
 
 def _load(name: str) -> Any:

@@ -14,7 +14,8 @@ from services.runs.providers.contract import ModelConfig
 from services.runs.providers.gateway import ModelGateway
 from services.runs.store.family import Family, Park
 from services.runs.store.queue import Ending, Queue
-from services.runs.worker.log import ModelResolver, SessionLog
+from services.runs.worker.log import SessionLog
+from services.runs.worker.models import ModelResolver
 from services.runs.worker.partials import PartialStream
 from services.runs.worker.tools import Limits
 

@@ -6,15 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from seed.secrets.v1 import secrets_pb2, secrets_pb2_grpc
 from seed.sessions.v1 import turns_pb2, turns_pb2_grpc, types_pb2
 
-from libs import wire
-from libs.errors import Invalid, NotFound
 from libs.protocol import json_bytes
 from libs.rpc import Peer
 from services.runs.domain.delegate import Delegation, first_message
-from services.runs.providers.contract import ConfigError, ModelConfig
 
 PATIENCE_S = 60.0
 """How long a turn waits for sessions or secrets to come back before it hands the run back."""
@@ -96,44 +92,3 @@ class SessionLog:
         )
         answer = await self._peer.call(self._stub.DescribeSession, request, timeout_s=PATIENCE_S, retry=True)
         return answer.session
-
-
-class ModelResolver:
-    """Finds the model a turn talks to, with its provider's credentials."""
-
-    def __init__(self, secrets: Peer) -> None:
-        self._peer, self._stub = secrets, secrets.stub(secrets_pb2_grpc.ProvidersServiceStub)
-
-    async def resolve(self, begin: turns_pb2.BeginTurnResponse) -> ModelConfig:
-        """The effective model; a session's override of a provider that is gone is ignored.
-
-        Raises ConfigError (400) for what the account must set right: no provider, no secret.
-        """
-        owner = begin.session.account
-        try:
-            return await self._one(owner, begin.model_provider, begin.model, begin.reasoning_level)
-        except NotFound as e:
-            if not begin.fallback_provider:
-                raise ConfigError(e.message) from None
-        except Invalid as e:
-            raise ConfigError(e.message) from None
-        try:
-            return await self._one(owner, begin.fallback_provider, begin.fallback_model, begin.fallback_reasoning_level)
-        except (NotFound, Invalid) as e:
-            raise ConfigError(e.message) from None
-
-    async def _one(self, owner: str, provider: str, model: str, level: str) -> ModelConfig:
-        request = secrets_pb2.ResolveModelProviderRequest(account=owner, provider=provider)
-        found = await self._peer.call(
-            self._stub.ResolveModelProvider, request, account=owner, timeout_s=PATIENCE_S, retry=True
-        )
-        defaults: Any = wire.decode(found.model_defaults) if found.model_defaults else {}
-        return ModelConfig(
-            provider_name=provider,
-            provider_type=found.type,
-            model=model,
-            base_url=found.base_url,
-            api_key=found.api_key,
-            reasoning_level=level or None,
-            model_defaults=defaults,
-        )

@@ -107,7 +107,7 @@ class Turn:
         except ProviderError as e:
             return await self._failed("provider-error", e.message, 502, retryable=e.retryable)
         except ConfigError as e:
-            return await self._failed("config-error", e.message, 400, retryable=False)
+            return await self._failed("config-error", e.message, e.status, retryable=False)
         except Exception as e:  # a fault of ours ends this run, not the worker
             log.error("turn crashed", run=self._held.run_id, error=type(e).__name__, exc_info=e)
             return await self._failed("executor-error", "Internal server error", 500, retryable=False)

@@ -9,6 +9,7 @@ from services.secrets.api.access import AgentAccess
 from services.secrets.api.callers import acting, actor, only
 from services.secrets.domain.models import ModelLists
 from services.secrets.domain.providers import SUBSCRIPTION, Providers, StoredProvider
+from services.secrets.domain.subscriptions import Refused
 
 
 class ProvidersServicer:
@@ -58,7 +59,8 @@ class ProvidersServicer:
         """Hand a worker a provider with its credentials."""
         only(caller, "runs-worker")
         record = await self._providers.find(request.account, request.provider)
-        usable = await self._providers.open(request.account, record)
+        refused = Refused(request.refused_token, request.last_token) if request.refused_token else None
+        usable = await self._providers.open(request.account, record, refused)
         return pb.ResolveModelProviderResponse(
             type=usable.type,
             base_url=usable.base_url,

@@ -13,7 +13,7 @@ from libs.errors import Invalid, NotFound
 from libs.protocol.limits import METADATA_BYTES, URL_BYTES
 from libs.protocol.models import PROVIDERS, ProviderType
 from services.secrets.domain.secrets import Clock, read_object
-from services.secrets.domain.subscriptions import Subscriptions
+from services.secrets.domain.subscriptions import Refused, Subscriptions
 from services.secrets.domain.text import label, storable
 from services.secrets.domain.vault import Vault, WrappedKey
 
@@ -145,8 +145,8 @@ class Providers:
             raise Invalid(f"Unsupported model provider type: {record.type}")
         return record
 
-    async def open(self, account: str, record: ResolvableProvider) -> Usable:
-        """A record of `account` that `find` gave, with its credentials in plaintext.
+    async def open(self, account: str, record: ResolvableProvider, refused: Refused | None = None) -> Usable:
+        """A record of `account` that `find` gave, with its credentials in plaintext. `refused`: tokens not to give.
 
         Raises Invalid when a key, the sign-in or the base URL is missing; Unauthenticated and BadGateway for a sign-in
         that is no longer good.
@@ -163,7 +163,7 @@ class Providers:
             raise Invalid(f"Base URL is required for provider type: {record.type}")
         tokens = None
         if record.subscription and record.secret is not None:
-            tokens = await self._subscriptions.credentials(account, record.type, record.secret.name)
+            tokens = await self._subscriptions.credentials(account, record.type, record.secret.name, refused)
         return Usable(
             type=record.type,
             kind=kind,

@@ -6,6 +6,8 @@ A refresh token is often good for one use: of all replicas one refreshes, the ot
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -38,6 +40,18 @@ class KeptTokens:
     needs_reauth: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An access token that the provider did not take: its SHA-256, and whether it was the last one worth a try."""
+
+    digest: bytes
+    last: bool
+
+    def names(self, tokens: Credentials) -> bool:
+        """Are these the tokens?"""
+        return hmac.compare_digest(self.digest, hashlib.sha256(tokens.access.encode()).digest())
+
+
 class TokenStore(Protocol):
     """The rows of secrets that hold tokens."""
 
@@ -56,6 +70,9 @@ class TokenStore(Protocol):
         ...
 
 
+_Place = tuple[str, str, Refused | None]
+
+
 class Subscriptions:
     """Hands out tokens. A refresh that has begun ends even when whoever asked has left: settle() waits for all."""
 
@@ -70,22 +87,27 @@ class Subscriptions:
     ) -> None:
         self._rows, self._sealer, self._locks = rows, sealer, locks
         self._endpoint, self._clients, self._now = endpoint, clients, now
-        self._running: dict[tuple[str, str], asyncio.Task[Credentials]] = {}
+        self._running: dict[_Place, asyncio.Task[Credentials]] = {}
 
-    async def credentials(self, account: str, provider_type: str, name: str) -> Credentials:
-        """Tokens of the sign-in stored under `name` that last for a while.
+    async def credentials(
+        self, account: str, provider_type: str, name: str, refused: Refused | None = None
+    ) -> Credentials:
+        """Tokens of the sign-in stored under `name` that last for a while, and are not the refused ones.
 
-        Raises Invalid (there is none), Unauthenticated (a new sign-in is needed), BadGateway (they have expired, and
-        the provider cannot be asked for others now).
+        Refused tokens that are still the stored ones are refreshed; the last ones end the sign-in. Raises Invalid
+        (there is none), Unauthenticated (a new sign-in is needed), BadGateway (they have expired, and the provider
+        cannot be asked for others now).
         """
         kept = await self._kept(account, name)
         tokens = await self._open(account, name, kept)
-        if self._fresh(tokens):
+        if refused is not None and refused.last and refused.names(tokens):
+            raise await self._ended_by_provider(account, name, kept)
+        if self._usable(tokens, refused):
             return tokens
-        at = (account, name)
+        at = (account, name, refused)
         running = self._running.get(at)
         if running is None:
-            running = asyncio.create_task(self._refresh(account, provider_type, name), name="refresh")
+            running = asyncio.create_task(self._refresh(account, provider_type, name, refused), name="refresh")
             self._running[at] = running
             running.add_done_callback(lambda task: self._ended(at, task))
         return await asyncio.shield(running)
@@ -95,17 +117,17 @@ class Subscriptions:
         if self._running:
             await asyncio.wait(self._running.values())
 
-    def _ended(self, at: tuple[str, str], task: asyncio.Task[Credentials]) -> None:
+    def _ended(self, at: _Place, task: asyncio.Task[Credentials]) -> None:
         del self._running[at]
         # Whoever waited has the error; when nobody waits any more it is no news either.
         if not task.cancelled():
             task.exception()
 
-    async def _refresh(self, account: str, provider_type: str, name: str) -> Credentials:
+    async def _refresh(self, account: str, provider_type: str, name: str, refused: Refused | None) -> Credentials:
         async with self._locks.hold(f"tokens/{account}/{name}"):
             kept = await self._kept(account, name)
             tokens = await self._open(account, name, kept)
-            if self._fresh(tokens):
+            if self._usable(tokens, refused):
                 return tokens
             client = self._clients.get(provider_type)
             if client is None:
@@ -113,22 +135,20 @@ class Subscriptions:
             try:
                 new = await refresh(self._endpoint, client, tokens, self._now_ms())
             except OAuthFailure as e:
-                return await self._not_refreshed(account, name, kept, tokens, e)
+                if e.refused:
+                    raise await self._ended_by_provider(account, name, kept) from None
+                log.warning("tokens were not refreshed", error=e.cause)
+                if tokens.expires > self._now_ms() and not (refused and refused.names(tokens)):
+                    return tokens
+                raise BadGateway(f"The OpenAI sign-in could not be refreshed: {e.cause}") from None
             await self._keep(account, name, kept, new)
             return new
 
-    async def _not_refreshed(
-        self, account: str, name: str, kept: KeptTokens, tokens: Credentials, failure: OAuthFailure
-    ) -> Credentials:
-        if failure.refused:
-            described = wire.encode({**_read(kept), "needsReauth": True})
-            metadata = read_metadata(described)
-            await self._rows.needs_reauth(account, name, kept.sealed, metadata, self._now_ms())
-            raise Unauthenticated(EXPIRED)
-        log.warning("tokens were not refreshed", error=failure.cause)
-        if tokens.expires > self._now_ms():
-            return tokens
-        raise BadGateway(f"The OpenAI sign-in could not be refreshed: {failure.cause}")
+    async def _ended_by_provider(self, account: str, name: str, kept: KeptTokens) -> Unauthenticated:
+        """Mark what is stored as worthless; the error for whoever asked."""
+        described = wire.encode({**_read(kept), "needsReauth": True})
+        await self._rows.needs_reauth(account, name, kept.sealed, read_metadata(described), self._now_ms())
+        return Unauthenticated(EXPIRED)
 
     async def _keep(self, account: str, name: str, kept: KeptTokens, new: Credentials) -> None:
         described = {key: value for key, value in _read(kept).items() if key != "needsReauth"}
@@ -160,8 +180,9 @@ class Subscriptions:
             raise Invalid("The stored sign-in is not usable, sign in again")
         return tokens
 
-    def _fresh(self, tokens: Credentials) -> bool:
-        return tokens.expires - self._now_ms() > REFRESH_AHEAD_MS
+    def _usable(self, tokens: Credentials, refused: Refused | None) -> bool:
+        fresh = tokens.expires - self._now_ms() > REFRESH_AHEAD_MS
+        return fresh and not (refused is not None and refused.names(tokens))
 
     def _now_ms(self) -> int:
         return int(self._now() * 1000)
