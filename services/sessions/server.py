@@ -5,7 +5,16 @@ from __future__ import annotations
 import asyncio
 
 from seed.audit.v1 import audit_pb2
-from seed.sessions.v1 import access_pb2, agents_pb2, attachments_pb2, members_pb2, sessions_pb2, turns_pb2
+from seed.sessions.v1 import (
+    access_pb2,
+    agents_pb2,
+    attachments_pb2,
+    members_pb2,
+    sessions_pb2,
+    threads_pb2,
+    turns_pb2,
+    user_actions_pb2,
+)
 
 from libs import telemetry
 from libs.blobs import Blobs
@@ -22,7 +31,9 @@ from services.sessions.api.audit import AuditApi
 from services.sessions.api.members import MembersApi
 from services.sessions.api.peers import References, Runs
 from services.sessions.api.sessions import SessionsApi
+from services.sessions.api.threads import ThreadsApi
 from services.sessions.api.turns import TurnsApi
+from services.sessions.api.user_actions import UserActionsApi
 from services.sessions.domain.attachments import Bounds
 from services.sessions.domain.turns import CANCELED, FAILED, SUCCEEDED, error_event
 from services.sessions.settings import SessionsSettings
@@ -39,8 +50,10 @@ from services.sessions.store.rows import Row, start_of
 from services.sessions.store.sessions import SessionStore
 from services.sessions.store.sweep import SweepStore
 from services.sessions.store.tables import accepted_signatures, audit, outbox
+from services.sessions.store.threads import ThreadStore
 from services.sessions.store.turns import Ending, TurnStore
 from services.sessions.store.uploads import UploadStore
+from services.sessions.store.user_actions import UserActionStore
 
 log = telemetry.get_logger("sessions")
 
@@ -71,6 +84,7 @@ class Service:
         self._turns = TurnStore(self._db, self._outbox, self._children, now=now_ms)
         self._runs = Runs(self._runs_peer, deletions)
         self._left = SweepStore(self._db, now=now_ms, sweep_ms=sweep_ms)
+        self._actions = UserActionStore(self._db, self._outbox, now=now_ms, lease_ms=settings.user_action_lease_ms)
 
         bounds = Bounds(
             attachment_bytes=settings.attachment_bytes,
@@ -99,6 +113,8 @@ class Service:
             ),
             (attachments_pb2, "AttachmentsService", AttachmentsApi(access, attachments, self._uploads, bounds)),
             (turns_pb2, "TurnsService", TurnsApi(self._turns, self._children, now_ms)),
+            (threads_pb2, "ThreadsService", ThreadsApi(ThreadStore(self._db))),
+            (user_actions_pb2, "UserActionsService", UserActionsApi(access, self._actions)),
         ):
             self._server.add(services.DESCRIPTOR.services_by_name[name], api)
         self._background: list[asyncio.Task[None]] = []
@@ -139,6 +155,7 @@ class Service:
                     await self._runs.detach(deletion)
                 for turn in await self._left.turns():
                     await self._announce(turn)
+                await self._actions.give_up()
                 await self._left.forget()
                 await self._uploads.expire()
                 await self._blobs.sweep()

@@ -15,6 +15,11 @@ class SessionsSettings(Settings):
     turn_sweep_ms: int = Field(
         default=2_000, ge=50, description="Age at which a turn that no worker has begun is announced to runs again."
     )
+    user_action_lease_ms: int = Field(
+        default=15_000,
+        ge=1_000,
+        description="A person's use of a verb that nobody executes any more is given up after so long.",
+    )
     attachment_bytes: int = Field(
         default=limits.ATTACHMENT_BYTES, ge=1, le=limits.GIB, description="Largest attachment of a session."
     )

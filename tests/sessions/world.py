@@ -25,8 +25,12 @@ from seed.sessions.v1 import (
     members_pb2_grpc,
     sessions_pb2,
     sessions_pb2_grpc,
+    threads_pb2,
+    threads_pb2_grpc,
     turns_pb2,
     turns_pb2_grpc,
+    user_actions_pb2,
+    user_actions_pb2_grpc,
 )
 
 from libs import wire
@@ -46,6 +50,8 @@ _SERVICES = (
     (members_pb2, members_pb2_grpc.MembersServiceStub),
     (sessions_pb2, sessions_pb2_grpc.SessionsServiceStub),
     (turns_pb2, turns_pb2_grpc.TurnsServiceStub),
+    (threads_pb2, threads_pb2_grpc.ThreadsServiceStub),
+    (user_actions_pb2, user_actions_pb2_grpc.UserActionsServiceStub),
 )
 
 

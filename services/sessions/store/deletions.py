@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.errors import NotFound
-from libs.store import Database, Outbox, Sql, Tx, sql
+from libs.store import Database, Outbox, Sql, Tx, param, sql
 from services.sessions.domain.turns import PARKED
 from services.sessions.store import blobs, changes, uploads
-from services.sessions.store.rows import NO_CHILDREN, NOW, SESSION, number, param, session_of, text, touched
+from services.sessions.store.rows import NO_CHILDREN, NOW, SESSION, number, session_of, text, touched
 from services.sessions.store.tables import (
     agent_members,
     agents,
@@ -22,6 +22,7 @@ from services.sessions.store.tables import (
     session_events,
     session_turns,
     sessions,
+    user_actions,
 )
 
 SESSION_KIND, AGENT_KIND = "session", "agent"
@@ -65,6 +66,7 @@ _gone_turns = sql(
 )  # fmt: skip
 _done_turns = sql(sa.delete(session_turns).where(_t.session_id == sa.any_(_IDS), _t.state == "done"))
 _events = sql(sa.delete(session_events).where(session_events.c.session_id == sa.any_(_IDS)))
+_user_actions = sql(sa.delete(user_actions).where(user_actions.c.session_id == sa.any_(_IDS)))
 _attachments = sql(
     sa.delete(attachments).where(attachments.c.session_id == sa.any_(_IDS)).returning(attachments.c.blob)
 )
@@ -139,6 +141,7 @@ class DeletionStore:
         for row in await tx.fetch(_orphans, ids=list(ids), now=now):
             changes.session(tx, session_of(row))
         await tx.execute(_events, ids=list(ids))
+        await tx.execute(_user_actions, ids=list(ids))
         await uploads.discard_of(tx, ids)
         await blobs.release(tx, [row["blob"] for row in await tx.fetch(_attachments, ids=list(ids))])
         deleted = await tx.fetch(_sessions, ids=list(ids))

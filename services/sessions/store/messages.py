@@ -154,7 +154,8 @@ class MessageStore:
     async def retry(self, session_id: str) -> pb.TurnStart:
         """Open a new turn on the same transcript.
 
-        Raises Conflict while a turn is live or somebody's use of a verb is executed, Invalid unless the latest turn failed, NotFound for a deleted session.
+        Raises Conflict while a turn is live or somebody's own use of a verb is executed, Invalid unless the latest turn
+        failed, NotFound for a deleted session.
         """
         async with self._outbox.transaction() as tx:
             session = await self._locked(tx, session_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from libs.objects import loose_objects_table
 from libs.store import accepted_signatures_table, outbox_table
 from libs.store.audit import audit_table
 
@@ -73,10 +74,18 @@ sessions = sa.Table(
     # How many turns have been opened, and how many of them are live. Kept here because a locked row is counted exactly.
     sa.Column("turns", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("live_turns", sa.Integer, nullable=False, server_default="0"),
+    # How many people's own uses of verbs are being executed: no turn opens meanwhile.
+    sa.Column("user_actions", sa.Integer, nullable=False, server_default="0"),
+    # JSON of the public links to the session before and to the newest one after, when it was continued.
+    sa.Column("continued_from", sa.LargeBinary, nullable=True),
+    sa.Column("continued_to", sa.LargeBinary, nullable=True),
+    # How many automatic titles have been asked for.
+    sa.Column("title_attempts", sa.Integer, nullable=False, server_default="0"),
     _ms("created_at"),
     _ms("updated_at"),
     sa.Column("version", sa.BigInteger, nullable=False, server_default="1"),
     sa.CheckConstraint("live_turns >= 0", name="sessions_live_turns"),
+    sa.CheckConstraint("user_actions >= 0", name="sessions_user_actions"),
 )
 sa.Index("sessions_by_owner", sessions.c.owner, sessions.c.updated_at, sessions.c.id)
 sa.Index("sessions_by_agent", sessions.c.agent_id, sessions.c.updated_at, sessions.c.id)
@@ -143,6 +152,8 @@ session_turns = sa.Table(
     _text("assistant_event_id"),
     _text("error_message"),
     sa.Column("error_status", sa.Integer, nullable=False, server_default="0"),
+    # The session that answers in the place of this one, when the turn continued it.
+    _id("continued_to", null=True),
     _ms("created_at"),
     sa.Column("finished_at", sa.BigInteger, nullable=True),
     # When the sweep announces the turn to runs again, and how often it has.
@@ -151,6 +162,43 @@ session_turns = sa.Table(
 )
 sa.Index("session_turns_by_session", session_turns.c.session_id, session_turns.c.number)
 sa.Index("session_turns_due", session_turns.c.next_start_at, postgresql_where=session_turns.c.state != "done")
+
+continuations = sa.Table(
+    "continuations",
+    metadata,
+    _id("id", key=True),
+    # Without foreign keys: a deletion takes out what it touches.
+    _id("predecessor_id"),
+    _id("successor_id"),
+    # A run continues its session once at most.
+    _id("run_id"),
+    # The first event of the message that the successor answers.
+    _id("initiating_event_id"),
+    sa.Column("link", sa.LargeBinary, nullable=False),
+    _ms("created_at"),
+)
+sa.Index("continuations_by_run", continuations.c.run_id, unique=True)
+sa.Index("continuations_by_successor", continuations.c.successor_id, unique=True)
+sa.Index(
+    "continuations_by_message",
+    continuations.c.predecessor_id,
+    continuations.c.initiating_event_id,
+    unique=True,
+)
+
+user_actions = sa.Table(
+    "user_actions",
+    metadata,
+    # The tool call: user-<uuid>
+    _id("id", key=True),
+    _id("session_id", sa.ForeignKey("sessions.id")),
+    _text("verb"),
+    _ms("created_at"),
+    # Given up then, unless it is renewed.
+    _ms("expires_at"),
+)
+sa.Index("user_actions_by_session", user_actions.c.session_id)
+sa.Index("user_actions_due", user_actions.c.expires_at)
 
 attachments = sa.Table(
     "attachments",
@@ -162,9 +210,10 @@ attachments = sa.Table(
     sa.Column("mime_type", sa.Text, nullable=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     _ms("created_at"),
-    # Key of the object that holds the bytes
+    # Key of the object that holds the bytes; sessions that go on from each other share it.
     _text("blob"),
 )
+sa.Index("attachments_by_blob", attachments.c.blob)
 
 uploads = sa.Table(
     "uploads",
@@ -193,16 +242,7 @@ upload_chunks = sa.Table(
     _text("blob"),
 )
 
-loose_blobs = sa.Table(
-    "loose_blobs",
-    metadata,
-    # Key of an object that nothing owns: not yet, or not any more.
-    _id("key", key=True),
-    # The sweep deletes it then; once it is taken it gets no owner.
-    _ms("due_at"),
-    sa.Column("taken", sa.Boolean, nullable=False, server_default=sa.false()),
-)
-sa.Index("loose_blobs_due", loose_blobs.c.due_at)
+loose_blobs = loose_objects_table(metadata)
 
 idempotency = sa.Table(
     "idempotency",
