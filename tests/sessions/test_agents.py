@@ -117,7 +117,10 @@ async def test_access_is_named_as_asked(world: World) -> None:
     await x.fails(404, "Agent trigger not found", "ResolveAccess", agent_id=agent_id, noun="Agent trigger")
     await x.fails(404, "Session not found", "ResolveAccess", session_id=NIL)
     found = await c("ResolveAccess", agent_id=agent_id, need="owner")
-    assert (found.role, found.member) == ("owner", True)
+    assert (found.role, found.member, found.definition) == ("owner", True, b"")
+    told = await c("ResolveAccess", agent_id=agent_id, with_definition=True)
+    assert told.definition == (await c("GetAgent", agent_id=agent_id)).agent.definition != b""
+    await x.fails(404, "Agent not found", "ResolveAccess", agent_id=agent_id, with_definition=True)
     member = await world.member(c, agent_id, "reader")
     (joined,) = (await member("ListMemberships")).memberships
     assert (joined.agent_id, joined.owner, joined.role) == (agent_id, c.id, "reader")

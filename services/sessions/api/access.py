@@ -24,7 +24,8 @@ class AccessApi:
             case "agent_id":
                 noun = request.noun or "Agent"
                 agent_id = named(request.agent_id, "Agent ID", noun)
-                found = await self._access.agent(caller.account, agent_id, need, noun)
+                find = self._access.defined if request.with_definition else self._access.agent
+                found = await find(caller.account, agent_id, need, noun)
             case "session_id":
                 noun = request.noun or "Session"
                 session_id = named(request.session_id, "Session ID", noun)
@@ -32,7 +33,11 @@ class AccessApi:
             case _:
                 raise Invalid("Access is asked for an agent or a session")
         return pb.ResolveAccessResponse(
-            agent_id=found.agent_id, owner=found.owner, role=found.role, member=found.member
+            agent_id=found.agent_id,
+            owner=found.owner,
+            role=found.role,
+            member=found.member,
+            definition=found.definition,
         )
 
     async def ListMemberships(self, request: pb.ListMembershipsRequest, caller: Caller) -> pb.ListMembershipsResponse:

@@ -23,7 +23,8 @@ def with_membership(tables: sa.FromClause) -> sa.Join:
     return tables.outerjoin(agent_members, sa.and_(_m.agent_id == _a.id, _m.account == text("account")))
 
 
-_by_agent = sql(sa.select(*_COLUMNS).select_from(with_membership(agents)).where(_a.id == text("id")))
+_agent = sa.select(*_COLUMNS).select_from(with_membership(agents)).where(_a.id == text("id"))
+_by_agent, _defined = sql(_agent), sql(_agent.add_columns(_a.definition))
 _by_session = sql(
     sa.select(*_COLUMNS)
     .select_from(with_membership(sessions.join(agents, _a.id == _s.agent_id)))
@@ -44,6 +45,7 @@ class Access:
     owner: str
     role: str
     member: bool
+    definition: bytes = b""
 
 
 def allowed(row: Row, account: str, need: str, noun: str) -> str:
@@ -67,6 +69,10 @@ class AccessStore:
         """Access to the agent of a session. Raises as `agent`."""
         return await self._resolve(_by_session, account, session_id, need, noun)
 
+    async def defined(self, account: str, agent_id: str, need: str = access.READER, noun: str = "Agent") -> Access:
+        """Access to an agent, with its definition. Raises as `agent`."""
+        return await self._resolve(_defined, account, agent_id, need, noun)
+
     async def memberships(self, account: str) -> list[Row]:
         """agent_id, owner and role of the agents of others that the account has joined."""
         return list(await self._db.fetch(_memberships, account=account))
@@ -76,4 +82,5 @@ class AccessStore:
         if row is None:
             raise NotFound(f"{noun} not found")
         role = allowed(row, account, need, noun)
-        return Access(row["agent_id"], row["owner"], role, access.is_member(account, row))
+        definition = row["definition"] if statement is _defined else b""
+        return Access(row["agent_id"], row["owner"], role, access.is_member(account, row), definition)
