@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from seed.memory.v1 import memory_pb2, tools_pb2
 
 from libs import telemetry
+from libs.clock import now_ms
 from libs.events import Bus
+from libs.protocol.tools import CALLABLES
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.store import AcceptedSignatures, Database, Outbox
 from services.memory.api.access import AgentAccess
 from services.memory.api.files import MemoryApi
 from services.memory.api.tools import ToolDocumentsApi
+from services.memory.domain.tools import builtins
 from services.memory.settings import MemorySettings
 from services.memory.store.tables import accepted_signatures, outbox
+from services.memory.store.tools import ToolStore
 
 log = telemetry.get_logger("memory")
-
-
-def _now() -> int:
-    return int(time.time() * 1000)
 
 
 class Service:
@@ -38,7 +37,10 @@ class Service:
 
         self._server = RpcServer(TokenVerifier("memory", key), host=settings.grpc_host, port=settings.grpc_port)
         self._server.add(memory_pb2.DESCRIPTOR.services_by_name["MemoryService"], MemoryApi(access))
-        self._server.add(tools_pb2.DESCRIPTOR.services_by_name["ToolDocumentsService"], ToolDocumentsApi(access))
+        documents = ToolStore(self._db, self._outbox, builtins(CALLABLES.values()), now_ms)
+        self._server.add(
+            tools_pb2.DESCRIPTOR.services_by_name["ToolDocumentsService"], ToolDocumentsApi(access, documents)
+        )
         self._background: list[asyncio.Task[None]] = []
 
     @property

@@ -21,6 +21,7 @@ class Access:
 
     agent_id: str
     owner: str
+    definition: bytes = b""
 
 
 class AgentAccess:
@@ -30,15 +31,19 @@ class AgentAccess:
         self._sessions = sessions
         self._stub: Any = sessions.stub(access_pb2_grpc.AccessServiceStub)
 
-    async def resolve(self, caller: Caller, agent_id: str, need: str, noun: str = "Agent") -> Access:
-        """Access of `need` (reader or writer) or better.
+    async def resolve(
+        self, caller: Caller, agent_id: str, need: str, noun: str = "Agent", *, with_definition: bool = False
+    ) -> Access:
+        """Access of `need` (reader or writer) or better; on demand with the DAG-CBOR of the agent's definition.
 
         Raises NotFound `<noun> not found` for who may not see the agent, Forbidden for who may do less, Invalid for an
         empty id.
         """
         if not caller.account:
             raise Forbidden("This call needs an acting account")
-        request = access_pb2.ResolveAccessRequest(agent_id=agent_id, need=need, noun=noun)
+        request = access_pb2.ResolveAccessRequest(
+            agent_id=agent_id, need=need, noun=noun, with_definition=with_definition
+        )
         answer = await self._sessions.call(
             self._stub.ResolveAccess,
             request,
@@ -47,4 +52,4 @@ class AgentAccess:
             timeout_s=_SECONDS,
             retry=True,
         )
-        return Access(answer.agent_id, answer.owner)
+        return Access(answer.agent_id, answer.owner, answer.definition)
