@@ -1,0 +1,224 @@
+"""Keys, times and summaries of events, and how far a feed was handled (triggers.md, sections 4 and 8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from services.triggers.domain.activity.keys import event_key, firing_key
+from services.triggers.domain.activity.shapes import Activity
+from services.triggers.domain.activity.summary import summary_of
+from services.triggers.domain.activity.times import event_time
+from services.triggers.domain.activity.watermark import capacity_of, first_poll, keyed, later_poll, remembered
+from tests.triggers.events import citation, comment, raw_blob, raw_mention
+
+
+@pytest.mark.parametrize(
+    ("event", "key"),
+    [
+        ({"feedEventId": "blob-x", "type": "comment", "id": "y"}, "blob-x"),
+        ({"type": "comment", "id": "y"}, "comment-y"),
+        (raw_blob("c1"), "blob-c1"),
+        (raw_blob("c1", form="snake"), "blob-c1"),
+        ({"newBlob": {"cid": "undefined", "blobId": "7"}}, "blob-id-7"),
+        ({"newBlob": {"blobId": 7}}, "blob-id-7"),
+        ({"newBlob": {"cid": "undefined"}}, None),
+        (raw_mention("c1"), "mention-c1--hm://bob"),
+        (raw_mention("c1", mention_type="Link", form="case"), "mention-c1-Link-hm://bob"),
+        ({"newMention": {"sourceBlob": {"cid": "c1"}}}, None),
+        ({"type": "comment"}, None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_keys_of_events(event: Any, key: str | None) -> None:
+    assert event_key(Activity(event)) == key
+
+
+CIDS = st.text("abcdefghijklmnopqrstuvwxyz234567", min_size=8, max_size=59).map("bafy".__add__)
+
+
+@given(CIDS, st.text(max_size=20), st.sampled_from(["", "Embed", "Link"]), st.sampled_from(["camel", "snake", "case"]))
+def test_a_comment_and_its_citations_are_one_activity(cid: str, path: str, mention_type: str, form: str) -> None:
+    expected = f"blob-{cid}"
+    events = [
+        comment(cid),
+        citation(cid, target=("bob", path)),
+        raw_blob(cid, form=form),
+        raw_mention(cid, target=f"hm://bob/{path}", mention_type=mention_type, form=form),
+    ]
+    assert [firing_key(Activity(event)) for event in events] == [expected] * 4
+
+
+@given(CIDS, CIDS)
+def test_different_comments_are_different_activities(one: str, other: str) -> None:
+    assert (firing_key(Activity(comment(one))) == firing_key(Activity(citation(other)))) is (one == other)
+
+
+def test_endless_keys_stay_apart_and_short() -> None:
+    keys = {event_key(Activity({"feedEventId": "x" * 5000 + tail})) for tail in "ab"}
+    assert len(keys) == 2
+    assert all(key is not None and len(key) <= 512 for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("event", "at"),
+    [
+        ({"eventAtMs": 5, "time": 9}, 5),
+        ({"time": "2023-11-14T22:13:20Z"}, 1_700_000_000_000),
+        ({"time": "2023-11-14T22:13:20.123456789Z"}, 1_700_000_000_123),
+        ({"time": {"seconds": "2", "nanos": 500_000_000}}, 2500),
+        ({"eventTime": {"seconds": 2}, "observeTime": {"seconds": 3}}, 3000),
+        ({"eventTime": {"seconds": 2}}, 2000),
+        ({"event_time": "1970-01-01T00:00:01Z", "observe_time": "nonsense"}, 1000),
+        ({"eventAtMs": True}, None),
+        ({"eventAtMs": float("inf")}, None),
+        ({"time": "0001-01-01T00:00:00+14:00"}, None),
+        ({}, None),
+    ],
+)
+def test_when_an_event_happened(event: Any, at: int | None) -> None:
+    assert event_time(Activity(event)) == at
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (raw_blob(), "Comment on hm://site/docs/spec"),
+        ({"newBlob": {"blobType": "Ref"}}, "Ref"),
+        (raw_mention(), "Mention of hm://bob from hm://site/docs/spec"),
+        ({"newMention": {"target": "hm://bob"}}, "Mention of hm://bob"),
+        (comment(), "comment on Notes"),
+        ({"type": "contact"}, "contact"),
+        ({"type": "comment", "target": {"metadata": {"name": "two\nlines\x00"}}}, "comment on two lines\ufffd"),
+        ({}, "Seed activity"),
+    ],
+)
+def test_summaries(event: Any, line: str) -> None:
+    assert summary_of(Activity(event)) == line
+
+
+def test_summaries_end() -> None:
+    assert len(summary_of(Activity({"type": "x" * 5000}))) == 500
+
+
+def feed(*names: int, at: dict[int, int] | None = None) -> list[Activity]:
+    return [Activity({"feedEventId": f"e{name}", "eventAtMs": (at or {}).get(name, name)}) for name in names]
+
+
+def test_a_first_poll_processes_only_what_came_after_the_first_trigger() -> None:
+    plan = first_poll(keyed(feed(5, 4, 3, 2, 1)), 4)
+    assert [each.key for each in plan.due] == ["e4", "e5"]
+    assert plan.baseline == ("e3", "e2", "e1")
+
+
+def test_events_of_no_time_are_old_at_a_first_poll() -> None:
+    plan = first_poll(keyed([Activity({"feedEventId": "e1"})]), 0)
+    assert (plan.baseline, plan.due) == (("e1",), ())
+
+
+def test_later_polls_ignore_when_an_event_was_made() -> None:
+    plan = later_poll(keyed(feed(9, 1, 8, 7)), {"e8", "e7"}.__contains__)
+    assert [each.key for each in plan.due] == ["e1", "e9"]
+
+
+def test_events_without_a_key_and_repeated_ones_are_skipped() -> None:
+    assert [each.key for each in keyed([*feed(2, 1, 2), Activity({}), Activity(None)])] == ["e2", "e1"]
+
+
+@given(st.lists(st.integers(0, 40), max_size=80), st.integers(1, 5), st.integers(1, 5))
+def test_the_newest_keys_are_remembered(names: list[int], page_size: int, max_pages: int) -> None:
+    capacity = capacity_of(page_size, max_pages)
+    seen: tuple[str, ...] = ()
+    for name in names:
+        seen = remembered(seen, f"e{name}", capacity)
+    newest = list(dict.fromkeys(f"e{name}" for name in reversed(names)))
+    assert list(seen) == newest[:capacity]
+
+
+class Crashing(RuleBasedStateMachine):
+    """A feed that grows, and a monitor that may die before any of its steps.
+
+    Nothing is lost, nothing fires twice, the order is the feed's, and a death repeats at most one event.
+    """
+
+    PAGE_SIZE, MAX_PAGES = 2, 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.feed: list[int] = []
+        self.seen: tuple[str, ...] | None = None
+        self.since = 0
+        self.claims: set[str] = set()
+        self.fired: list[str] = []
+        self.looked_at: list[str] = []
+        self.deaths = 0
+
+    @precondition(lambda self: self.waiting() < self.PAGE_SIZE * self.MAX_PAGES)
+    @rule()
+    def an_event_arrives(self) -> None:
+        self.feed.insert(0, len(self.feed) + 1)
+
+    @rule(steps=st.integers(0, 12))
+    def a_poll_dies(self, steps: int) -> None:
+        self.deaths += 1
+        self.poll(steps)
+
+    @rule()
+    def a_poll_ends(self) -> None:
+        self.poll(1000)
+        assert self.waiting() == 0
+        assert self.fired == [f"e{name}" for name in sorted(self.feed) if name >= self.since]
+
+    @invariant()
+    def a_death_repeats_at_most_one_event(self) -> None:
+        assert len(self.looked_at) - len(set(self.looked_at)) <= self.deaths
+
+    @invariant()
+    def a_poll_s_worth_of_keys_is_remembered(self) -> None:
+        if self.seen is not None:
+            handled = [f"e{name}" for name in self.feed if f"e{name}" in {*self.claims, *self.seen}]
+            assert set(handled[: self.PAGE_SIZE * self.MAX_PAGES]) <= set(self.seen) | set(self.looked_at[-1:])
+
+    def waiting(self) -> int:
+        return len(self.feed) if self.seen is None else sum(f"e{name}" not in self.seen for name in self.feed)
+
+    def poll(self, steps: int) -> None:
+        fetched = keyed(feed(*self.fetched()))
+        if self.seen is None:
+            if not steps:
+                return
+            self.since = self.feed[0] - 1 if self.feed else 0
+            plan = first_poll(fetched, self.since)
+            self.seen = plan.baseline
+            steps -= 1
+        else:
+            plan = later_poll(fetched, self.seen.__contains__)
+        for each in plan.due:
+            if not steps:
+                return
+            self.looked_at.append(each.key)
+            if each.key not in self.claims:
+                self.claims.add(each.key)
+                self.fired.append(each.key)
+            if steps == 1:
+                return
+            self.seen = remembered(self.seen, each.key, capacity_of(self.PAGE_SIZE, self.MAX_PAGES))
+            steps -= 2
+
+    def fetched(self) -> list[int]:
+        found: list[int] = []
+        for page in range(self.MAX_PAGES):
+            events = self.feed[page * self.PAGE_SIZE : (page + 1) * self.PAGE_SIZE]
+            found += events
+            if self.seen is not None and any(f"e{name}" in self.seen for name in events):
+                break
+        return found
+
+
+TestCrashing = Crashing.TestCase
+TestCrashing.settings = settings(max_examples=40, stateful_step_count=25)
