@@ -19,7 +19,8 @@ from libs.protocol.ws import WsAccountChange
 from libs.stack import Stack
 from libs.stack.ops_cli import app
 from tests.integration.conftest import ENVIRONMENT
-from tests.secrets.fakes import FakeHypermediaServer, FakeTokenServer
+from tests.secrets.fakes import FakeTokenServer
+from tests.support.hypermedia import FakeHypermediaServer
 from tests.support.kit import World, refused, until
 
 CHANGED = "model-provider-changed"

@@ -17,8 +17,9 @@ from libs.stack.layout import role_of, role_url
 from libs.stack.prepare import prepare
 from services.secrets.server import serve
 from services.secrets.settings import SecretsSettings
-from tests.secrets.fakes import FakeHypermediaServer, FakeModelsServer, FakeSessions
+from tests.secrets.fakes import FakeModelsServer, FakeSessions
 from tests.secrets.world import INTERNAL_KEY, World
+from tests.support.hypermedia import FakeHypermediaServer
 
 RING = {"primary": "k2", "keys": {k: base64.b64encode(os.urandom(32)).decode() for k in ("k1", "k2")}}
 

@@ -92,47 +92,6 @@ class FakeModelsServer:
         return web.Response(status=self.status, body=self.body, headers=self.headers)
 
 
-class FakeHypermediaServer:
-    """Takes blobs as an HM server does, or answers `status` and `body`; `gate` holds answers back until it is set."""
-
-    def __init__(self) -> None:
-        self.status, self.body = 200, b""
-        self.published: list[list[dict[str, Any]]] = []
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.waiting = 0
-        self.url = ""
-        self._runner: web.AppRunner | None = None
-
-    def answer(self, status: int = 200, body: bytes = b"") -> None:
-        """What to answer from now on; an empty body is the proper one. Forgets what was published."""
-        self.status, self.body, self.published = status, body, []
-
-    async def start(self) -> None:
-        app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_post("/api/PublishBlobs", self._publish)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.2)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-
-    async def stop(self) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
-
-    async def _publish(self, request: web.Request) -> web.Response:
-        assert request.content_type == "application/cbor"
-        body = await request.read()
-        self.waiting += 1
-        await self.gate.wait()
-        self.waiting -= 1
-        if self.status != 200 or self.body:
-            return web.Response(status=self.status, body=self.body)
-        blobs = wire.decode(body)["blobs"]
-        self.published.append(blobs)
-        return web.json_response({"json": {"cids": [blob["cid"] for blob in blobs]}, "meta": {}})
-
-
 class FakeTokenServer:
     """An OAuth token endpoint: answers codes and refresh tokens once each, and notes the forms it was sent.
 

@@ -15,7 +15,8 @@ from seed.secrets.v1 import secrets_pb2_grpc as rpc
 from libs import wire
 from libs.errors import SeedError
 from libs.rpc import Peer, TokenSigner
-from tests.secrets.fakes import FakeAgent, FakeHypermediaServer, FakeModelsServer, FakeSessions
+from tests.secrets.fakes import FakeAgent, FakeModelsServer, FakeSessions
+from tests.support.hypermedia import FakeHypermediaServer
 
 INTERNAL_KEY = "internal-key-of-the-tests-of-secrets"
 _STUBS = (
