@@ -42,6 +42,7 @@ from services.sessions.store.agents import AgentStore
 from services.sessions.store.attachments import AttachmentStore
 from services.sessions.store.blobs import BlobStore
 from services.sessions.store.children import ChildStore
+from services.sessions.store.continuations import ContinuationStore
 from services.sessions.store.deletions import DeletionStore
 from services.sessions.store.ledger import step
 from services.sessions.store.members import MemberStore
@@ -51,6 +52,7 @@ from services.sessions.store.sessions import SessionStore
 from services.sessions.store.sweep import SweepStore
 from services.sessions.store.tables import accepted_signatures, audit, outbox
 from services.sessions.store.threads import ThreadStore
+from services.sessions.store.titling import TitleStore
 from services.sessions.store.turns import Ending, TurnStore
 from services.sessions.store.uploads import UploadStore
 from services.sessions.store.user_actions import UserActionStore
@@ -82,6 +84,7 @@ class Service:
         references = References(self._secrets)
         self._children = ChildStore(self._db, self._outbox, now=now_ms, sweep_ms=settings.turn_sweep_ms)
         self._turns = TurnStore(self._db, self._outbox, self._children, now=now_ms)
+        continued = ContinuationStore(self._db, self._outbox, now=now_ms, sweep_ms=sweep_ms)
         self._runs = Runs(self._runs_peer, deletions)
         self._left = SweepStore(self._db, now=now_ms, sweep_ms=sweep_ms)
         self._actions = UserActionStore(self._db, self._outbox, now=now_ms, lease_ms=settings.user_action_lease_ms)
@@ -112,7 +115,7 @@ class Service:
                 SessionsApi(access, sessions, messages, deletions, references, self._runs, now_ms),
             ),
             (attachments_pb2, "AttachmentsService", AttachmentsApi(access, attachments, self._uploads, bounds)),
-            (turns_pb2, "TurnsService", TurnsApi(self._turns, self._children, now_ms)),
+            (turns_pb2, "TurnsService", TurnsApi(self._turns, self._children, continued, TitleStore(self._db), now_ms)),
             (threads_pb2, "ThreadsService", ThreadsApi(ThreadStore(self._db))),
             (user_actions_pb2, "UserActionsService", UserActionsApi(access, self._actions)),
         ):

@@ -11,12 +11,14 @@ from libs.errors import Invalid
 from libs.rpc import Caller
 from libs.wire import encode
 from services.sessions.api.decoding import document, only, optional
-from services.sessions.domain import children, prompt, turns
+from services.sessions.domain import children, continuation, prompt, turns
 from services.sessions.domain.definition import with_override
 from services.sessions.domain.ids import named
 from services.sessions.store import ledger
 from services.sessions.store.children import Child, ChildStore
+from services.sessions.store.continuations import ContinuationStore, Passage, Wanted
 from services.sessions.store.rows import outcome_of, session_of
+from services.sessions.store.titling import TitleStore
 from services.sessions.store.turns import Begun, Ending, TurnStore
 
 _ENDS = (turns.SUCCEEDED, turns.FAILED, turns.CANCELED, turns.WAITING)
@@ -33,8 +35,16 @@ def _steps(events: Iterable[pb.NewEvent]) -> list[ledger.Step]:
 class TurnsApi:
     """Serves runs alone. `now` gives Unix milliseconds."""
 
-    def __init__(self, turns: TurnStore, kids: ChildStore, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        turns: TurnStore,
+        kids: ChildStore,
+        continuations: ContinuationStore,
+        titles: TitleStore,
+        now: Callable[[], int],
+    ) -> None:
         self._turns, self._children, self._now = turns, kids, now
+        self._continuations, self._titles = continuations, titles
 
     async def BeginTurn(self, request: pb.BeginTurnRequest, caller: Caller) -> pb.BeginTurnResponse:
         """Fence older attempts and return everything a turn needs."""
@@ -118,6 +128,35 @@ class TurnsApi:
         )
         return pb.DescribeSessionResponse(session=session)
 
+    async def ContinueSession(self, request: pb.ContinueSessionRequest, caller: Caller) -> pb.ContinueSessionResponse:
+        """End a turn and let a successor answer its message, once."""
+        _internal(caller)
+        if request.reason not in continuation.REASONS or request.plan not in continuation.TRANSFERS:
+            raise Invalid("No such reason or transfer")
+        cited = [
+            Passage(named(c.session_id, "Session ID", "Session") if c.session_id else "", c.from_seq, c.to_seq)
+            for c in request.cited
+        ]
+        wanted = Wanted(
+            tool_call_id=request.tool_call_id.replace("\0", "\ufffd"),
+            result_step=request.result_step,
+            duration_ms=request.duration_ms,
+            reason=request.reason,
+            title=request.title.replace("\0", ""),
+            description=request.description.replace("\0", ""),
+            handoff=request.handoff,
+            plan=request.plan,
+            cited=cited,
+        )
+        done = await self._continuations.go_on(_run_id(request.run_id), request.attempt, wanted)
+        return pb.ContinueSessionResponse(turn=done.start, outcome=done.outcome, continuation_id=done.id)
+
+    async def TakeTitle(self, request: pb.TakeTitleRequest, caller: Caller) -> pb.TakeTitleResponse:
+        """Take an attempt at an automatic title."""
+        _internal(caller)
+        events = await self._titles.take(_run_id(request.run_id), request.most_attempts, request.events)
+        return pb.TakeTitleResponse(taken=events is not None, events=events)
+
     def _input(self, begun: Begun) -> pb.BeginTurnResponse:
         row, turn = begun.session, begun.turn
         own = document(begun.definition)
@@ -140,6 +179,7 @@ class TurnsApi:
             title_source=row["title_source"],
             spec=begun.spec,
             pending_children=begun.pending,
+            title_attempts=row["title_attempts"],
         )
         if override is not None:
             response.fallback_provider = own["modelProvider"]

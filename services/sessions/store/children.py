@@ -219,9 +219,7 @@ class ChildStore:
             locked = await ledger.lock(tx, run_id, [step], look=True)
             if locked.turn["state"] not in ("live", turns.PARKED) or locked.turn["canceled"]:
                 return False
-            calls = turns.open_calls(
-                row["payload"] for row in await tx.fetch(_by_run, run_id=run_id, id=locked.session["id"])
-            )
+            calls = turns.open_calls(await calls_of(tx, locked.session["id"], run_id))
             # A call that was repaired meanwhile has its result: a second one would have no call to stand at.
             if step.step not in locked.stored and tool_call_id in calls:
                 await ledger.write(tx, locked, [step], self._now(), session={}, turn={})
@@ -245,6 +243,11 @@ class ChildStore:
 async def spawned(tx: Tx, session_id: str, run_id: str) -> list[Row]:
     """Turns that answer calls of a run, as far as their sessions exist."""
     return list(await tx.fetch(_spawned, id=session_id, run_id=run_id))
+
+
+async def calls_of(tx: Tx, session_id: str, run_id: str) -> list[bytes]:
+    """Payloads that a run wrote into its session, among them its calls and their results."""
+    return [row["payload"] for row in await tx.fetch(_by_run, run_id=run_id, id=session_id)]
 
 
 async def parked_calls(tx: Tx, session_id: str) -> frozenset[str]:

@@ -13,11 +13,13 @@ from libs.errors import NotFound
 from libs.store import Database, Outbox, Sql, Tx, param, sql
 from services.sessions.domain.turns import PARKED
 from services.sessions.store import blobs, changes, uploads
+from services.sessions.store.continuations import unlink
 from services.sessions.store.rows import NO_CHILDREN, NOW, SESSION, number, session_of, text, touched
 from services.sessions.store.tables import (
     agent_members,
     agents,
     attachments,
+    continuations,
     deletions,
     session_events,
     session_turns,
@@ -27,7 +29,7 @@ from services.sessions.store.tables import (
 
 SESSION_KIND, AGENT_KIND = "session", "agent"
 
-_s, _a, _m, _t, _d = sessions.c, agents.c, agent_members.c, session_turns.c, deletions.c
+_s, _a, _m, _t, _d, _c = sessions.c, agents.c, agent_members.c, session_turns.c, deletions.c, continuations.c
 _IDS = param("ids", ARRAY(sa.Text))
 
 _child = sessions.alias("child")
@@ -35,7 +37,7 @@ _parent = sessions.alias("parent")
 
 
 def _with_relatives(own: sa.ColumnElement[bool], *columns: sa.ColumnElement[Any]) -> Sql:
-    """Sessions of which `own` holds (it speaks of the alias `parent`), with their parents and children, all locked.
+    """Sessions of which `own` holds (it speaks of the alias `parent`), with all that link to them, locked.
 
     They are locked in the order of their ids, so that two deletions never wait for each other.
     """
@@ -43,6 +45,8 @@ def _with_relatives(own: sa.ColumnElement[bool], *columns: sa.ColumnElement[Any]
         sa.select(_parent.c.id).where(own),
         sa.select(_parent.c.parent_session_id).where(own),
         sa.select(_child.c.id).join(_parent, _child.c.parent_session_id == _parent.c.id).where(own),
+        sa.select(_c.successor_id).join(_parent, _c.predecessor_id == _parent.c.id).where(own),
+        sa.select(_c.predecessor_id).join(_parent, _c.successor_id == _parent.c.id).where(own),
     )
     return sql(sa.select(_s.id, *columns).where(_s.id.in_(related)).order_by(_s.id).with_for_update(of=sessions))
 
@@ -67,6 +71,15 @@ _gone_turns = sql(
 _done_turns = sql(sa.delete(session_turns).where(_t.session_id == sa.any_(_IDS), _t.state == "done"))
 _events = sql(sa.delete(session_events).where(session_events.c.session_id == sa.any_(_IDS)))
 _user_actions = sql(sa.delete(user_actions).where(user_actions.c.session_id == sa.any_(_IDS)))
+# Sessions that go on from each other share objects. Two deletions that end such a sharing wait for each other here.
+_same_blob = attachments.alias("same_blob")
+_hold_attachments = sql(
+    sa.select(attachments.c.id)
+    .where(attachments.c.blob.in_(sa.select(_same_blob.c.blob).where(_same_blob.c.session_id == sa.any_(_IDS))))
+    .order_by(attachments.c.session_id, attachments.c.id)
+    .with_for_update()
+)
+_still_owned = sql(sa.select(attachments.c.blob).where(attachments.c.blob == sa.any_(param("blobs", ARRAY(sa.Text)))))
 _attachments = sql(
     sa.delete(attachments).where(attachments.c.session_id == sa.any_(_IDS)).returning(attachments.c.blob)
 )
@@ -143,12 +156,20 @@ class DeletionStore:
         await tx.execute(_events, ids=list(ids))
         await tx.execute(_user_actions, ids=list(ids))
         await uploads.discard_of(tx, ids)
-        await blobs.release(tx, [row["blob"] for row in await tx.fetch(_attachments, ids=list(ids))])
+        await self._release(tx, ids)
+        await unlink(tx, ids, now)
         deleted = await tx.fetch(_sessions, ids=list(ids))
         # After the sessions: their locks are ours, so no turn begins or ends meanwhile.
         await tx.execute(_gone_turns, ids=list(ids), noun=noun, now=now)
         await tx.execute(_done_turns, ids=list(ids))
         return [dict(row) for row in deleted]
+
+    async def _release(self, tx: Tx, ids: Sequence[str]) -> None:
+        await tx.fetch(_hold_attachments, ids=list(ids))
+        released = {row["blob"] for row in await tx.fetch(_attachments, ids=list(ids))}
+        if released:
+            released -= {row["blob"] for row in await tx.fetch(_still_owned, blobs=sorted(released))}
+            await blobs.release(tx, sorted(released))
 
     async def _begin(self, tx: Tx, deletion: Deletion) -> Deletion:
         now = self._now()

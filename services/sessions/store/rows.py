@@ -60,6 +60,8 @@ _SESSION_OPTIONAL = (
     "plan",
     "model_override",
     "started_by_trigger",
+    "continued_from",
+    "continued_to",
 )
 
 
@@ -141,4 +143,5 @@ def outcome_of(turn: Row) -> pb.TurnOutcome:
         error_message=turn["error_message"],
         error_status=turn["error_status"],
         gone=turn["gone"],
+        continued_to_session_id=turn["continued_to"] or "",
     )
