@@ -21,11 +21,6 @@ from libs.protocol.triggers import (
 from services.triggers.domain.activity.canonical import account_of, canonical_resource, is_below
 from services.triggers.domain.activity.shapes import Activity, field, path_of, person, record, text, texts_of
 
-EVENT_TYPES: Final = frozenset(
-    ["doc-update", "comment", "citation", "capability", "contact", "document-update", "change", "ref"]
-)
-"""What `eventTypes` of a site update may name; the last three are older names of `doc-update`."""
-
 _UPDATE_NAMES: Final = frozenset(["doc-update", "document-update", "change", "ref"])
 
 
