@@ -147,6 +147,8 @@ TEXT_ATTACHMENT_BYTES: Final = 256 * KIB
 TOOL_SOURCE_BYTES: Final = 256 * KIB
 TOOL_DESCRIPTION_BYTES: Final = 16 * KIB
 TOOL_SUMMARY_CHARS: Final = 140
+TOOL_DOCUMENTS_BYTES: Final = 32 * MIB
+"""Of an agent, all together: they are listed in one answer. Ours; 413 `The tools of this agent are too large`."""
 HYPERMEDIA_CONTENT_BYTES: Final = 256 * KIB
 TOOL_RESULT_BYTES: Final = 8 * KIB
 """Of a result's text as the model gets it; the stored event keeps all."""

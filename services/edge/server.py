@@ -20,6 +20,7 @@ from services.edge.api.messages import MessageActions, TurnNews
 from services.edge.api.runs import RunActions
 from services.edge.api.secrets import SecretActions
 from services.edge.api.sessions import SessionActions
+from services.edge.api.tools import ToolActions
 from services.edge.api.verify import Verifier
 from services.edge.api.websocket import WebSockets
 from services.edge.domain.rates import Rate, Rates
@@ -68,6 +69,7 @@ class Edge:
             SessionActions(self._peers).handlers(),
             SecretActions(self._peers).handlers(),
             RunActions(self._peers).handlers(),
+            ToolActions(self._peers).handlers(),
             messages.handlers(),
             attachments.handlers(),
         )

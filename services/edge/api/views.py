@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
+from seed.memory.v1 import tools_pb2
 from seed.runs.v1 import runs_pb2
 from seed.secrets.v1 import secrets_pb2
 from seed.sessions.v1 import attachments_pb2, members_pb2, types_pb2
 
 from libs.protocol.agents import AgentCollaboratorInfo, AgentInfo, AgentInviteInfo
+from libs.protocol.memory import AgentToolInfo
 from libs.protocol.responses import ProviderOAuthStatusResponse
 from libs.protocol.runs import RunInfo, RunJournalEntryInfo
 from libs.protocol.secrets import ProviderModelInfo, RedactedModelProvider, RedactedSecret, SigningIdentity
@@ -193,4 +195,19 @@ def identity(i: secrets_pb2.SigningIdentity) -> SigningIdentity:
         server_url=i.server_url or UNSET,
         created_at=i.created_at,
         updated_at=i.updated_at,
+    )
+
+
+def tool(t: tools_pb2.Tool) -> AgentToolInfo:
+    """A tool document, without what it is bound to."""
+    return msgspec.convert(
+        {
+            **decode(t.document),
+            "cid": t.cid,
+            "enabled": t.enabled,
+            "granted": t.granted,
+            "createdAt": t.created_at,
+            "updatedAt": t.updated_at,
+        },
+        AgentToolInfo,
     )

@@ -25,9 +25,10 @@ class ToolDocumentsApi:
     async def ListTools(self, request: pb.ListToolsRequest, caller: Caller) -> pb.ListToolsResponse:
         """All tool documents of an agent."""
         access = await self._access.resolve(caller, request.agent_id, READER, with_definition=True)
-        rows = await self._store.list(access.owner, access.agent_id)
+        rows = await self._store.list(access.owner, access.agent_id, brief=request.brief)
         granted = _granted(access)
-        return pb.ListToolsResponse(tools=[_tool(row, granted) for row in rows])
+        listed = [_tool(row, granted, brief=request.brief) for row in rows]
+        return pb.ListToolsResponse(tools=listed, agent_id=access.agent_id)
 
     async def GetTool(self, request: pb.GetToolRequest, caller: Caller) -> pb.GetToolResponse:
         """One tool document of an agent."""
@@ -49,23 +50,26 @@ class ToolDocumentsApi:
             rules.tool_name(request.previous_name, "Previous tool name") if request.HasField("previous_name") else None
         )
         row = await self._store.save(access.owner, access.agent_id, name, previous, rules.draft(name, tool))
-        return pb.SaveToolResponse(tool=_tool(row, ()))
+        return pb.SaveToolResponse(tool=_tool(row, ()), agent_id=access.agent_id)
 
     async def DeleteTool(self, request: pb.DeleteToolRequest, caller: Caller) -> pb.DeleteToolResponse:
         """Delete an authored tool."""
         access = await self._access.resolve(caller, request.agent_id, WRITER)
         name = rules.tool_name(request.name)
         deleted = await self._store.delete(access.owner, access.agent_id, name)
-        return pb.DeleteToolResponse(name=name, deleted=deleted)
+        return pb.DeleteToolResponse(name=name, deleted=deleted, agent_id=access.agent_id)
 
 
 def _granted(access: Access) -> frozenset[str]:
     return tools.granted_callables(wire.decode(access.definition).get("tools"))
 
 
-def _tool(row: Row, granted: Collection[str]) -> pb.Tool:
+def _tool(row: Row, granted: Collection[str], *, brief: bool = False) -> pb.Tool:
     return pb.Tool(
-        document=row["document"],
+        name=row["name"],
+        kind=row["kind"],
+        summary=row["summary"].decode(),
+        document=b"" if brief else row["document"],
         cid=row["cid"],
         enabled=row["enabled"],
         granted=row["kind"] != rules.BUILTIN or row["name"] in granted,

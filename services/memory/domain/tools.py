@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from libs.errors import Conflict, Invalid, NotFound, SeedError
+from libs.errors import Conflict, Invalid, NotFound, SeedError, TooLarge
 from libs.protocol import limits, schema_subset, tools
 from libs.protocol.text import WHITESPACE, byte_length, required_text
 
@@ -22,6 +22,7 @@ class Document:
 
     name: str
     kind: str
+    summary: str
     cid: str
     body: bytes
 
@@ -85,6 +86,12 @@ def check_save(name: str, previous_name: str | None, previous: str | None, targe
         raise Conflict(f'A tool named "{name}" already exists')
 
 
+def check_total(size: int) -> None:
+    """Let pass a sum of all documents of an agent, in bytes, with which they can be listed. Raises TooLarge."""
+    if size > limits.TOOL_DOCUMENTS_BYTES:
+        raise TooLarge("The tools of this agent are too large")
+
+
 def check_delete(name: str, kind: str | None) -> None:
     """Let pass the deletion of an authored tool, or of none. Raises Invalid."""
     if name in tools.CALLABLES or kind == BUILTIN:
@@ -118,4 +125,4 @@ def _schema(label: str, schema: Any) -> Any:
 
 def _document(document: Mapping[str, Any]) -> Document:
     cid, body = tools.document_bytes(document)
-    return Document(document["name"], document["kind"], cid, body)
+    return Document(document["name"], document["kind"], document["summary"], cid, body)

@@ -84,6 +84,8 @@ tool_documents = sa.Table(
     _id("name", key=True),
     # builtin, lambda or mcp
     sa.Column("kind", sa.Text, nullable=False),
+    # Of the document, for listings; UTF-8, in bytes because PostgreSQL text cannot hold NUL
+    sa.Column("summary", sa.LargeBinary, nullable=False),
     # Canonical DAG-CBOR (agents.cddl, ToolDocument), and the CID of these bytes
     sa.Column("document", sa.LargeBinary, nullable=False),
     sa.Column("cid", sa.Text, nullable=False),

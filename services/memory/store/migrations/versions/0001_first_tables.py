@@ -67,6 +67,7 @@ def upgrade() -> None:
         sa.Column("agent_id", sa.Text(collation="C"), nullable=False),
         sa.Column("name", sa.Text(collation="C"), nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("summary", sa.LargeBinary(), nullable=False),
         sa.Column("document", sa.LargeBinary(), nullable=False),
         sa.Column("cid", sa.Text(), nullable=False),
         sa.Column("enabled", sa.Boolean(), server_default=sa.text("true"), nullable=False),
