@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -20,6 +20,7 @@ from libs import signatures, telemetry
 from libs.errors import Internal, SeedError, Unauthenticated
 from libs.rpc.errors import DETAILS_KEY, INTERNAL_TOKEN, METADATA_BYTES, details_of, status_of, text_of
 from libs.rpc.tokens import Caller, TokenVerifier
+from libs.signatures import SignedCall
 
 log = telemetry.get_logger("rpc")
 
@@ -49,6 +50,29 @@ _HANDLERS = {
 }
 
 
+_NEVER_ANSWERED = frozenset((401, 403, 500, 502, 503))
+_LATE_S = 0.3
+
+
+async def _answered(answers: AnswerStore, method: str, error: SeedError) -> bytes | None:
+    """What the same signature was answered before, for a call that is refused now; None when it never acted.
+
+    What has been done once is often refused the second time: the thing is gone, or its name is taken.
+    """
+    signed = signatures.current()
+    if signed is None or error.status in _NEVER_ANSWERED:
+        return None
+    try:
+        found = await answers.find(signed, method)
+        if found is None and signed.repeated:
+            # The first has just acted: its answer follows its effect.
+            await asyncio.sleep(_LATE_S)
+            found = await answers.find(signed, method)
+    except SeedError:
+        return None
+    return found
+
+
 async def _write_all(answers: AsyncGenerator[Any, None], context: Any) -> None:
     async with aclosing(answers):
         async for answer in answers:
@@ -59,15 +83,41 @@ async def _write_all(answers: AsyncGenerator[Any, None], context: Any) -> None:
                 raise asyncio.CancelledError from None
 
 
+class AnswerStore(Protocol):
+    """What signed calls were answered (libs.store.Answers)."""
+
+    def wants(self, method: str) -> bool:
+        """Whether the answers of a method are kept."""
+        ...
+
+    def keep(self, call: SignedCall, method: str, answer: bytes) -> None:
+        """Keep what a call that acted was answered."""
+        ...
+
+    async def find(self, call: SignedCall, method: str) -> bytes | None:
+        """What the same signature was answered before."""
+        ...
+
+    async def run(self) -> None:
+        """Store what is kept, until canceled."""
+        ...
+
+    async def close(self) -> None:
+        """Store the rest."""
+        ...
+
+
 class RpcServer:
     """A grpc.aio server for one service identity.
 
-    `add(descriptor, servicer)` registers every method of the proto service that the servicer has; start() binds and
+    With `answers`, a signed call whose signature has acted before is given what the first was answered, where the call
+    itself is refused. `add(descriptor, servicer)` registers every method of the proto service that the servicer has; start() binds and
     serves; stop(grace_s) fails health, stops accepting, and waits for running calls.
     """
 
-    def __init__(self, verifier: TokenVerifier, *, host: str, port: int) -> None:
-        self._verifier, self._host, self._port = verifier, host, port
+    def __init__(self, verifier: TokenVerifier, *, host: str, port: int, answers: AnswerStore | None = None) -> None:
+        self._verifier, self._host, self._port, self._answers = verifier, host, port, answers
+        self._keeping: asyncio.Task[None] | None = None
         self._server = grpc.aio.server(options=_OPTIONS)
         self._names: list[str] = []
         self._health = aio_health.HealthServicer()
@@ -91,14 +141,19 @@ class RpcServer:
             request, response = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
             handler = _HANDLERS[method.client_streaming, method.server_streaming]
             handlers[method.name] = handler(
-                self._wrap(f"{service.name}.{method.name}", fn, method.client_streaming, method.server_streaming),
+                self._wrap(
+                    f"{service.name}.{method.name}", fn, response, method.client_streaming, method.server_streaming
+                ),
                 request_deserializer=request.FromString,
                 response_serializer=response.SerializeToString,
             )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
         self._names.append(service.full_name)
 
-    def _wrap(self, name: str, fn: Any, takes_stream: bool, gives_stream: bool) -> Callable[[Any, Any], Awaitable[Any]]:
+    def _wrap(
+        self, name: str, fn: Any, response: Any, takes_stream: bool, gives_stream: bool
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        answers = self._answers if not gives_stream and self._answers and self._answers.wants(name) else None
         ok, failed = telemetry.RPC_SECONDS.labels(name, "ok"), telemetry.RPC_SECONDS.labels(name, "error")
         fault, canceled = telemetry.RPC_SECONDS.labels(name, "fault"), telemetry.RPC_SECONDS.labels(name, "canceled")
 
@@ -109,11 +164,16 @@ class RpcServer:
                 caller = self._caller(context)
                 with telemetry.span(name, "server", caller=caller.service):
                     answer = await (_write_all(fn(request, caller), context) if gives_stream else fn(request, caller))
+                if answers is not None and (signed := signatures.current()) is not None and signed.recorded:
+                    answers.keep(signed, name, answer.SerializeToString())
                 ok.observe(time.perf_counter() - started)
                 return answer
             except SeedError as e:
                 failed.observe(time.perf_counter() - started)
                 error = e
+                before = await _answered(answers, name, e) if answers is not None else None
+                if before is not None:
+                    return response.FromString(before)
             except asyncio.CancelledError:  # the caller is gone, or its deadline is over
                 canceled.observe(time.perf_counter() - started)
                 raise
@@ -155,6 +215,8 @@ class RpcServer:
         host = f"[{self._host}]" if ":" in self._host else self._host
         self._port = self._server.add_insecure_port(f"{host}:{self._port}")
         await self._server.start()
+        if self._answers is not None:
+            self._keeping = asyncio.create_task(self._answers.run(), name="answers")
         for name in ("", *self._names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
@@ -162,3 +224,7 @@ class RpcServer:
         """Stop in order: fail health, refuse new calls, let running ones end within `grace_s` seconds."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace_s)
+        if self._answers is not None and self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
+            await self._answers.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["SignedCall", "bind", "current", "header"]
 
@@ -18,21 +18,27 @@ class SignedCall:
     """A call that a signed, mutating action caused.
 
     `hash` is the SHA-256 of the envelope's signature, `account` the acting one, `expires_at` the time in Unix
-    milliseconds from which on the envelope is refused for its age. `recorded` once a transaction has taken it.
+    milliseconds from which on the envelope is refused for its age. `key` (32 bytes) follows from the signature alone:
+    whoever does not have the envelope cannot know it. `recorded` once a transaction has taken the signature, `repeated`
+    once one has found that it acted before.
     """
 
     hash: bytes
     account: str
     expires_at: int
+    key: bytes = field(default=b"", repr=False)
     recorded: bool = False
+    repeated: bool = False
 
 
+_KEY_OF = b"seed-agents answer key"
 _call: ContextVar[SignedCall | None] = ContextVar("signed_call", default=None)
 
 
 def header(signature: bytes, expires_at: int) -> str:
-    """What travels: the signature's hash and its end (Unix milliseconds)."""
-    return f"{hashlib.sha256(signature).hexdigest()}.{expires_at}"
+    """What travels: the signature's hash, its end (Unix milliseconds) and the key that follows from it."""
+    key = hashlib.sha256(_KEY_OF + signature)
+    return f"{hashlib.sha256(signature).hexdigest()}.{expires_at}.{key.hexdigest()}"
 
 
 def bind(value: str, account: str) -> None:
@@ -40,8 +46,8 @@ def bind(value: str, account: str) -> None:
 
     Raises ValueError for what `header` did not make.
     """
-    digest, _, expires_at = value.partition(".")
-    _call.set(SignedCall(bytes.fromhex(digest), account, int(expires_at)))
+    digest, expires_at, key = value.split(".")
+    _call.set(SignedCall(bytes.fromhex(digest), account, int(expires_at), bytes.fromhex(key)))
 
 
 def current() -> SignedCall | None:

@@ -4,6 +4,7 @@ Statements are written in SQLAlchemy Core, compiled once, and run on asyncpg dir
 times what the statement itself does. A commit is the only acknowledgement there is.
 """
 
+from libs.store.answers import Answers
 from libs.store.database import Database, Reader, Row, Tx
 from libs.store.outbox import Outbox, outbox_table
 from libs.store.signatures import AcceptedSignatures, accepted_signatures_table
@@ -11,6 +12,7 @@ from libs.store.sql import Sql, param, relaxed, sql
 
 __all__ = [
     "AcceptedSignatures",
+    "Answers",
     "Database",
     "Outbox",
     "Reader",

@@ -113,7 +113,7 @@ class Outbox:
         tx.signed = call
         rows = await tx.fetch(self._insert_signed, **values, **accepted.values(call))
         if not rows[0]["is_new"]:
-            raise repeated()
+            raise repeated(call)
         return rows
 
     def tell(self, messages: Iterable[tuple[str, bytes]]) -> None:

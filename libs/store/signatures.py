@@ -31,6 +31,8 @@ def accepted_signatures_table(metadata: sa.MetaData) -> sa.Table:
         sa.Column("signature_hash", sa.LargeBinary, primary_key=True),
         sa.Column("account", sa.Text(collation="C"), nullable=False),
         sa.Column("expires_at", sa.BigInteger, nullable=False),
+        # What the call was answered, sealed, once that is known (libs.store.answers).
+        sa.Column("answer", sa.LargeBinary),
     )
     sa.Index("accepted_signatures_due", table.c.expires_at)
     return table
@@ -40,7 +42,8 @@ class AcceptedSignatures:
     """Records signatures in open transactions. One for each Database whose transactions signed calls may cause."""
 
     def __init__(self, table: sa.Table) -> None:
-        new = insert(table).values({c.name: sa.bindparam(c.name, type_=c.type) for c in table.c})
+        self.table = table
+        new = insert(table).values({c.name: sa.bindparam(c.name, type_=c.type) for c in table.c if not c.nullable})
         self.insert: Any = new.on_conflict_do_nothing().returning(table.c.signature_hash)
         """A row when the signature was new. Its parameters are those of `values`."""
         self._record = sql(self.insert)
@@ -69,7 +72,7 @@ class AcceptedSignatures:
     async def record(self, tx: Tx, call: SignedCall) -> None:
         """Record a taken call in its transaction. Raises Conflict when its signature has acted before."""
         if await tx.fetchval(self._record, **self.values(call)) is None:
-            raise repeated()
+            raise repeated(call)
 
     async def purge(self, db: Database, now_ms: int) -> None:
         """Delete what has expired."""
@@ -77,6 +80,7 @@ class AcceptedSignatures:
             pass
 
 
-def repeated() -> Conflict:
+def repeated(call: SignedCall) -> Conflict:
     """The refusal of a signature that has acted before."""
+    call.repeated = True
     return Conflict("This signed request has already been accepted")

@@ -14,7 +14,7 @@ from libs import telemetry
 from libs.clock import now_ms
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
-from libs.store import AcceptedSignatures, Database, Outbox, Row
+from libs.store import AcceptedSignatures, Answers, Database, Outbox, Row
 from services.runs.api.admin import RunsAdminApi
 from services.runs.api.cancels import Cancels
 from services.runs.api.runs import RunsApi
@@ -74,7 +74,8 @@ async def serve_api(settings: RunsSettings, stop: asyncio.Event) -> None:
     workers = Workers(base.db, lease_ms=settings.lease_ms, now=now_ms)
     operations = Operations(base.db, base.outbox, now_ms)
     admin = RunsAdminApi(operations, base.queue.dispatch, workers, trees, cancels, base.bus)
-    server = RpcServer(TokenVerifier("runs", settings.internal_key), host=settings.grpc_host, port=settings.grpc_port)
+    verifier = TokenVerifier("runs", settings.internal_key)
+    server = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port, answers=Answers(base.db))
     server.add(runs_pb2.DESCRIPTOR.services_by_name["RunsService"], api)
     server.add(admin_pb2.DESCRIPTOR.services_by_name["RunsAdminService"], admin)
     await server.start()

@@ -16,7 +16,7 @@ from libs.events import Bus
 from libs.hypermedia.server import HypermediaServer
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.settings import SettingsError
-from libs.store import AcceptedSignatures, Database, Outbox
+from libs.store import AcceptedSignatures, Answers, Database, Outbox
 from libs.store.audit import Audit
 from services.secrets.api.access import AgentAccess
 from services.secrets.api.admin import AdminServicer
@@ -99,7 +99,7 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
     exchanges = Exchanges(logins, sealer, poster, clients, now, woken)
 
     verifier = TokenVerifier("secrets", settings.internal_key)
-    rpc = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port)
+    rpc = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port, answers=Answers(db))
     services = pb.DESCRIPTOR.services_by_name
     rpc.add(services["SecretsService"], SecretsServicer(Secrets(secret_rows, sealer, now)))
     rpc.add(services["ProvidersService"], ProvidersServicer(providers, models, access))

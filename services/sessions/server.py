@@ -22,7 +22,7 @@ from libs.clock import now_ms
 from libs.errors import SeedError
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
-from libs.store import AcceptedSignatures, Database, Outbox
+from libs.store import AcceptedSignatures, Answers, Database, Outbox
 from libs.store.audit import Audit
 from services.sessions.api.access import AccessApi
 from services.sessions.api.agents import AgentsApi
@@ -100,7 +100,10 @@ class Service:
         attachments = AttachmentStore(self._db, self._blobs, bounds, now=now_ms)
         self._uploads = UploadStore(self._db, self._blobs, attachments, bounds, now=now_ms)
 
-        self._server = RpcServer(TokenVerifier("sessions", key), host=settings.grpc_host, port=settings.grpc_port)
+        # A message is known by its signature already, and its repeat waits for the turn as the first did.
+        answers = Answers(self._db, besides=("SessionsService.MessageSession",))
+        verifier = TokenVerifier("sessions", key)
+        self._server = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port, answers=answers)
         agents = AgentStore(self._db, self._outbox, now=now_ms)
         noted = Audit(self._db, audit)
         members = MemberStore(self._db, self._outbox, noted, now=now_ms)

@@ -11,7 +11,7 @@ from seed.triggers.v1 import triggers_pb2
 from libs import telemetry
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
-from libs.store import AcceptedSignatures, Database, Outbox
+from libs.store import AcceptedSignatures, Answers, Database, Outbox
 from services.triggers.api.access import AgentAccess
 from services.triggers.api.triggers import TriggersApi
 from services.triggers.settings import TriggersSettings
@@ -39,7 +39,10 @@ async def serve(role: str, settings: TriggersSettings, stop: asyncio.Event) -> N
     outbox = Outbox(db, outbox_rows, bus.publish)
     sessions = Peer("sessions", settings.sessions_addr, tokens)
     server = RpcServer(
-        TokenVerifier("triggers", settings.internal_key), host=settings.grpc_host, port=settings.grpc_port
+        TokenVerifier("triggers", settings.internal_key),
+        host=settings.grpc_host,
+        port=settings.grpc_port,
+        answers=Answers(db),
     )
     if role != "monitor":
         api = TriggersApi(AgentAccess(sessions), TriggerStore(db))

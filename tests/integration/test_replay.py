@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import aiohttp
+import asyncpg
 import pytest
 import redis.asyncio
 
 from libs.client import Client
 from libs.stack import Stack
 from libs.wire import decode
-from tests.support.kit import Owner, World, text
+from tests.support.kit import Owner, World, refused, text, until
 
 ACCEPTED = {"_": "Error", "message": "This signed request has already been accepted"}
 
@@ -32,10 +34,14 @@ class Thief:
         envelope = client.signer.sign(action, client.signer.key.principal)
         status, first = await self.post(0, envelope)
         assert status == 200, first
+        await self.forget()
+        return first, await self.post(1, envelope)
+
+    async def forget(self) -> None:
+        """Let Valkey lose everything."""
         valkey = redis.asyncio.Redis.from_url(self._stack.stores.redis_url)
         await valkey.flushall()
         await valkey.aclose()
-        return first, await self.post(1, envelope)
 
 
 @pytest.fixture
@@ -50,8 +56,8 @@ async def act(thief: Thief, owner: Owner, action: str, /, **fields: Any) -> tupl
 
 async def test_creations(world: World, thief: Thief) -> None:
     owner = await world.owner()
-    _, second = await act(thief, owner, "CreateSession", agentId=owner.agent)
-    assert second == (409, ACCEPTED)
+    first, second = await act(thief, owner, "CreateSession", agentId=owner.agent)
+    assert second == (200, first), "the owner still knows its answer"
     sessions = (await owner.client.call("ListSessions", agentId=owner.agent)).sessions
     assert len(sessions) == 1
     first, second = await act(thief, owner, "CreateSession", agentId=owner.agent, clientRequestId="r")
@@ -66,11 +72,56 @@ async def test_a_value_that_was_replaced_since_stays(world: World, thief: Thief)
     envelope = client.signer.sign(
         {"_": "UpdateSession", "sessionId": session, "title": "old"}, client.signer.key.principal
     )
-    assert (await thief.post(0, envelope))[0] == 200
-    _, second = await act(thief, owner, "UpdateSession", sessionId=session, title="new")
-    assert second == (409, ACCEPTED)
-    assert await thief.post(1, envelope) == (409, ACCEPTED)
+    status, old = await thief.post(0, envelope)
+    assert status == 200
+    first, second = await act(thief, owner, "UpdateSession", sessionId=session, title="new")
+    assert second == (200, first)
+    assert await thief.post(1, envelope) == (200, old), "what it was answered then"
     assert (await client.session(session)).session.title == "new"
+
+
+async def test_what_is_gone_was_deleted_once(world: World, thief: Thief) -> None:
+    owner = await world.owner()
+    session = await owner.session()
+    first, second = await act(thief, owner, "DeleteSession", sessionId=session)
+    assert second == (200, first)
+    with refused(404, "Session not found"):
+        await owner.client.call("DeleteSession", sessionId=session)
+
+
+async def test_an_answer_that_is_not_kept_is_refused(world: World, thief: Thief, stack: Stack) -> None:
+    """As after the owner died between its effect and keeping its answer, or for an answer that is too large."""
+    owner = await world.owner()
+    envelope = owner.client.signer.sign(
+        {"_": "CreateSession", "agentId": owner.agent}, owner.client.signer.key.principal
+    )
+    assert (await thief.post(0, envelope))[0] == 200
+    database = await asyncpg.connect(stack.stores.database_url)
+
+    async def forgotten() -> bool:
+        digest = hashlib.sha256(decode(envelope)["sig"]).digest()
+        done = await database.execute(
+            "update sessions.accepted_signatures set answer = null where signature_hash = $1 and answer is not null",
+            digest,
+        )
+        return done == "UPDATE 1"
+
+    await until(forgotten, what="the answer was kept")
+    await database.close()
+    await thief.forget()
+    assert await thief.post(1, envelope) == (409, ACCEPTED)
+    assert len((await owner.client.call("ListSessions", agentId=owner.agent)).sessions) == 1
+
+
+async def test_who_lost_the_right_gets_no_stored_answer(world: World, thief: Thief) -> None:
+    owner = await world.owner()
+    writer = await world.member(owner, "writer")
+    envelope = writer.signer.sign({"_": "CreateSession", "agentId": owner.agent}, writer.signer.key.principal)
+    assert (await thief.post(0, envelope))[0] == 200
+    await owner.client.call("SetAgentPublicRead", agentId=owner.agent, publicRead=True)
+    await owner.client.call("RemoveAgentCollaborator", agentId=owner.agent, accountId=writer.account)
+    await thief.forget()
+    assert (await thief.post(1, envelope))[0] == 403
 
 
 async def test_secrets(world: World, thief: Thief) -> None:
@@ -80,8 +131,8 @@ async def test_secrets(world: World, thief: Thief) -> None:
         ("DeleteModelProvider", {"name": "scripted"}),
         ("ImportSigningIdentity", {"seed": b"7" * 32}),
     ):
-        _, second = await act(thief, owner, name, **fields)
-        assert second[0] == 409, name
+        first, second = await act(thief, owner, name, **fields)
+        assert second == (200, first), name
 
 
 async def test_messages_and_runs(world: World, thief: Thief) -> None:
@@ -91,5 +142,5 @@ async def test_messages_and_runs(world: World, thief: Thief) -> None:
     assert second == (200, first)
     assert await owner.said(session) == [("user", "hi"), ("assistant", "Hello.")]
     assert len(await owner.runs(session)) == 1
-    _, second = await act(thief, owner, "StopSession", sessionId=session)
-    assert second == (409, ACCEPTED)
+    first, second = await act(thief, owner, "StopSession", sessionId=session)
+    assert second == (200, first)

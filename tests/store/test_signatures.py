@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from libs import signatures
 from libs.errors import Conflict, NotFound
-from libs.store import AcceptedSignatures, Database, Outbox, accepted_signatures_table, sql
+from libs.store import AcceptedSignatures, Answers, Database, Outbox, accepted_signatures_table, sql
+from libs.store.answers import ANSWER_BYTES
 from tests.store.conftest import ADD, METADATA, OUTBOX, Postgres
 
 SIGNATURES = accepted_signatures_table(METADATA)
@@ -24,7 +25,8 @@ REPEATED = "This signed request has already been accepted"
 async def signed(tables: Postgres) -> AsyncIterator[Database]:
     await tables.run(
         "create table if not exists accepted_signatures"
-        " (signature_hash bytea primary key, account text not null, expires_at bigint not null)"
+        " (signature_hash bytea primary key, account text not null, expires_at bigint not null,"
+        " answer bytea)"
     )
     await tables.run("truncate accepted_signatures")
     database = Database(tables.url, size=4, wait_s=2.0, accepted=AcceptedSignatures(SIGNATURES))
@@ -168,4 +170,63 @@ async def test_what_has_expired_goes(signed: Database) -> None:
 
 def test_a_header_that_is_none() -> None:
     with pytest.raises(ValueError):
-        signatures.bind("zz.1", "account")
+        signatures.bind("zz.1.00", "account")
+    with pytest.raises(ValueError):
+        signatures.bind("00.1", "account")
+
+
+async def keeping(answers: Answers, sig: bytes, answer: bytes, method: str = "Agents.Create") -> None:
+    """Keep an answer as a server does for a call that acted."""
+
+    async def work() -> None:
+        call = signatures.current()
+        assert call is not None
+        answers.keep(call, method, answer)
+
+    await calling(work, sig=sig)
+
+
+async def found(answers: Answers, sig: bytes, method: str = "Agents.Create") -> bytes | None:
+    async def work() -> bytes | None:
+        call = signatures.current()
+        assert call is not None
+        return await answers.find(call, method)
+
+    return await calling(work, sig=sig)
+
+
+async def test_answers_of_signed_calls_are_found_by_their_envelope_alone(signed: Database, tables: Postgres) -> None:
+    ours, others = Answers(signed), Answers(signed, besides=("Sessions.Message",))
+    sigs = [bytes([n]) * 64 for n in range(3)]
+    for n, sig in enumerate(sigs):
+        await calling(adding(signed, str(n)), sig=sig)
+        await keeping(ours, sig, b"answer %d" % n)
+    assert await found(ours, sigs[1]) == b"answer 1" and await found(others, sigs[1]) is None
+    running = asyncio.create_task(ours.run())
+    try:
+        async with asyncio.timeout(5):
+            while await found(others, sigs[2]) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    finally:
+        running.cancel()
+    assert [await found(others, sig) for sig in sigs] == [b"answer 0", b"answer 1", b"answer 2"]
+    assert await found(others, sigs[0], "Agents.Delete") is None and await found(others, b"x" * 64) is None
+    stored = b"".join(row[0] for row in await tables.run("select answer from accepted_signatures"))
+    assert b"answer" not in stored
+    assert not others.wants("Sessions.Message") and others.wants("Sessions.Create")
+
+
+async def test_answers_are_bounded(signed: Database, tables: Postgres) -> None:
+    answers = Answers(signed)
+    await calling(adding(signed, "1"))
+    await keeping(answers, b"s" * 64, b"x" * (ANSWER_BYTES + 1))
+    assert await found(answers, b"s" * 64) is None
+    await keeping(answers, b"s" * 64, b"x" * ANSWER_BYTES)
+    await answers.close()
+    # A signature that no transaction recorded has no row to keep an answer in.
+    await keeping(answers, b"t" * 64, b"lost")
+    await answers.close()
+    assert len(await found(answers, b"s" * 64) or b"") == ANSWER_BYTES and await found(answers, b"t" * 64) is None
+    assert signed.accepted is not None
+    await signed.accepted.purge(signed, 11)
+    assert await found(answers, b"s" * 64) is None
