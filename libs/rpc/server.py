@@ -111,7 +111,9 @@ class RpcServer:
     """A grpc.aio server for one service identity.
 
     With `answers`, a signed call whose signature has acted before is given what the first was answered, where the call
-    itself is refused. `add(descriptor, servicer)` registers every method of the proto service that the servicer has; start() binds and
+    itself is refused.
+
+    `add(descriptor, servicer)` registers every method of the proto service that the servicer has; start() binds and
     serves; stop(grace_s) fails health, stops accepting, and waits for running calls.
     """
 
@@ -162,6 +164,7 @@ class RpcServer:
             started = time.perf_counter()
             try:
                 caller = self._caller(context)
+                answer: Any = None
                 with telemetry.span(name, "server", caller=caller.service):
                     answer = await (_write_all(fn(request, caller), context) if gives_stream else fn(request, caller))
                 if answers is not None and (signed := signatures.current()) is not None and signed.recorded:

@@ -15,6 +15,7 @@ def upgrade() -> None:
         sa.Column("signature_hash", sa.LargeBinary(), nullable=False),
         sa.Column("account", sa.Text(collation="C"), nullable=False),
         sa.Column("expires_at", sa.BigInteger(), nullable=False),
+        sa.Column("answer", sa.LargeBinary(), nullable=True),
         sa.PrimaryKeyConstraint("signature_hash"),
     )
     op.create_index("accepted_signatures_due", "accepted_signatures", ["expires_at"], unique=False)
