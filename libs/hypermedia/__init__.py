@@ -10,10 +10,12 @@ from libs.hypermedia.blobs import (
     profile,
     version_ref,
 )
-from libs.hypermedia.unixfs import file_blobs, ipfs_url
+from libs.hypermedia.unixfs import CHUNK_BYTES, FileTree, file_blobs, ipfs_url
 
 __all__ = [
+    "CHUNK_BYTES",
     "Blob",
+    "FileTree",
     "PublishFailed",
     "change",
     "document_operations",

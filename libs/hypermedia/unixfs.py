@@ -1,29 +1,63 @@
-"""Files as IPFS blocks: raw leaves, and above several of them one UnixFS node in DAG-PB."""
+"""Files as IPFS blocks: raw leaves, and above several of them UnixFS nodes in DAG-PB."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from libs import wire
 from libs.hypermedia.blobs import Blob
 
 CHUNK_BYTES: Final = 1024 * 1024
-MAX_BYTES: Final = 1024 * CHUNK_BYTES
-"""Largest file that one node above the leaves holds."""
+LINKS: Final = 1024
+"""Blocks directly below one node at most."""
 
 _FILE: Final = 2
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A block, by what a node above it says: bytes of the file in it, and of all blocks from it down."""
+
+    cid: bytes
+    size: int
+    total: int
+
+
+class FileTree:
+    """A file's blocks, made as its bytes come: `leaf` for each CHUNK_BYTES in order, then `nodes`. Holds no bytes."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Part] = []
+
+    def leaf(self, chunk: bytes) -> Blob:
+        """The block of the next bytes: CHUNK_BYTES of them, fewer only in the last."""
+        blob = Blob(wire.cid_bytes(wire.RAW, chunk), chunk)
+        self._parts.append(_Part(blob.cid, len(chunk), len(chunk)))
+        return blob
+
+    def nodes(self) -> list[Blob]:
+        """The blocks above the leaves, the root last; none when the only leaf is the root."""
+        made: list[Blob] = []
+        level = self._parts
+        while len(level) > 1:
+            above: list[_Part] = []
+            for at in range(0, len(level), LINKS):
+                below = level[at : at + LINKS]
+                node = _node(below)
+                made.append(node)
+                total = len(node.data) + sum(part.total for part in below)
+                above.append(_Part(node.cid, sum(part.size for part in below), total))
+            level = above
+        return made
+
+
 def file_blobs(data: bytes) -> list[Blob]:
-    """The blocks of a file, its root last. Raises ValueError for more than MAX_BYTES."""
-    if len(data) > MAX_BYTES:
-        raise ValueError("the file is too large")
-    chunks = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)] or [b""]
-    leaves = [Blob(wire.cid_bytes(wire.RAW, chunk), chunk) for chunk in chunks]
-    if len(leaves) == 1:
-        return leaves
+    """The blocks of a file, its root last; each once."""
+    tree = FileTree()
+    leaves = [tree.leaf(data[at : at + CHUNK_BYTES]) for at in range(0, len(data) or 1, CHUNK_BYTES)]
     # A block that occurs twice is one block.
-    return [*dict.fromkeys(leaves), _node(leaves, len(data))]
+    return list(dict.fromkeys([*leaves, *tree.nodes()])) if len(leaves) > 1 else leaves
 
 
 def ipfs_url(root: Blob) -> str:
@@ -31,10 +65,10 @@ def ipfs_url(root: Blob) -> str:
     return f"ipfs://{root.name}"
 
 
-def _node(leaves: list[Blob], size: int) -> Blob:
-    sizes = b"".join(_number(4, len(leaf.data)) for leaf in leaves)
-    unixfs = _number(1, _FILE) + _number(3, size) + sizes
-    links = b"".join(_bytes(2, _bytes(1, leaf.cid) + _bytes(2, b"") + _number(3, len(leaf.data))) for leaf in leaves)
+def _node(below: list[_Part]) -> Blob:
+    sizes = b"".join(_number(4, part.size) for part in below)
+    unixfs = _number(1, _FILE) + _number(3, sum(part.size for part in below)) + sizes
+    links = b"".join(_bytes(2, _bytes(1, part.cid) + _bytes(2, b"") + _number(3, part.total)) for part in below)
     # DAG-PB is written links first.
     data = links + _bytes(1, unixfs)
     return Blob(wire.cid_bytes(wire.DAG_PB, data), data)
