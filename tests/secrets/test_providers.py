@@ -218,6 +218,11 @@ async def test_references(world: World) -> None:
     asked = ["none", "key", "other", "a\0b", "none"]
     got = await sessions("CheckReferences", account=c.id, provider="p", signing_keys=asked)
     assert got.provider_type == "odd" and list(got.missing_signing_keys) == ["none", "other", "a\0b", "none"]
+    assert dict(got.signing_accounts) == {}
+    await c.secret("named", b"", kind="hm-account-key", accountId="z6Mk1")
+    await c.secret("numbered", b"", kind="hm-account-key", accountId=1)
+    got = await sessions("CheckReferences", account=c.id, provider="p", signing_keys=["numbered", "key", "named"])
+    assert dict(got.signing_accounts) == {"named": "z6Mk1"} and not got.missing_signing_keys
     for name in ("q", "", "p\0"):
         got = await sessions("CheckReferences", account=c.id, provider=name)
         assert not got.HasField("provider_type") and not got.missing_signing_keys

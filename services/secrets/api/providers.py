@@ -50,8 +50,10 @@ class ProvidersServicer:
     async def CheckReferences(self, request: pb.CheckReferencesRequest, caller: Caller) -> pb.CheckReferencesResponse:
         """Tell sessions what a definition names and the account has."""
         only(caller, "sessions")
-        kind, missing = await self._providers.references(request.account, request.provider, list(request.signing_keys))
-        return pb.CheckReferencesResponse(provider_type=kind, missing_signing_keys=missing)
+        kind, missing, accounts = await self._providers.references(
+            request.account, request.provider, list(request.signing_keys)
+        )
+        return pb.CheckReferencesResponse(provider_type=kind, missing_signing_keys=missing, signing_accounts=accounts)
 
     async def ResolveModelProvider(
         self, request: pb.ResolveModelProviderRequest, caller: Caller

@@ -108,8 +108,8 @@ class ProviderStore(Protocol):
         """A record with the secret it uses."""
         ...
 
-    async def references(self, account: str, provider: str, keys: list[str]) -> tuple[str | None, set[str]]:
-        """Type of a provider, and which names are account keys."""
+    async def references(self, account: str, provider: str, keys: list[str]) -> tuple[str | None, dict[str, bytes]]:
+        """Type of a provider, and metadata of the names that are account keys."""
         ...
 
 
@@ -174,12 +174,17 @@ class Providers:
             provider_account=tokens.account if tokens is not None else "",
         )
 
-    async def references(self, account: str, provider: str, keys: list[str]) -> tuple[str | None, list[str]]:
-        """The type of a provider (None: there is none), and those of `keys` that are no stored account keys."""
+    async def references(
+        self, account: str, provider: str, keys: list[str]
+    ) -> tuple[str | None, list[str], dict[str, str]]:
+        """The type of a provider (None: there is none), those of `keys` that are no stored account keys, and the
+        account ids of the others as far as they are known."""
         asked = [key for key in keys if storable(key)]
         # A name that cannot be stored is asked for as the empty one, which nothing has.
         kind, found = await self._rows.references(account, provider if storable(provider) else "", asked)
-        return kind, [key for key in keys if key not in found]
+        known = {name: (read_object(metadata) or {}).get("accountId") for name, metadata in found.items()}
+        accounts = {name: account_id for name, account_id in known.items() if isinstance(account_id, str)}
+        return kind, [key for key in keys if key not in found], accounts
 
     async def _api_key(self, account: str, secret: SealedValue | None) -> str:
         if secret is None:

@@ -108,11 +108,14 @@ class ProviderRows:
         )
 
         wanted = sa.bindparam("keys", type_=ARRAY(sa.Text))
-        kept = sa.select(s.c.name).where(s.c.account == account, s.c.is_account_key, s.c.name == sa.any_(wanted))
+        kept = sa.select(s).where(s.c.account == account, s.c.is_account_key, s.c.name == sa.any_(wanted))
         self._references = sql(
             sa.select(
                 sa.select(p.c.type).where(p.c.account == account, p.c.name == name).scalar_subquery().label("type"),
-                sa.func.array(kept.scalar_subquery()).label("keys"),
+                *(
+                    sa.func.array(kept.with_only_columns(column).order_by(s.c.name).scalar_subquery()).label(column.key)
+                    for column in (s.c.name, s.c.metadata)
+                ),
             )
         )
 
@@ -176,11 +179,11 @@ class ProviderRows:
             secret=value,
         )
 
-    async def references(self, account: str, provider: str, keys: list[str]) -> tuple[str | None, set[str]]:
-        """The type of a provider (None: there is none), and which of the names are stored account keys."""
+    async def references(self, account: str, provider: str, keys: list[str]) -> tuple[str | None, dict[str, bytes]]:
+        """The type of a provider (None: there is none), and metadata of those names that are stored account keys."""
         row = await self._db.fetchrow(self._references, account=account, name=provider, keys=keys)
         assert row is not None
-        return row["type"], set(row["keys"])
+        return row["type"], dict(zip(row["name"], row["metadata"], strict=True))
 
 
 def _stored(row: Row) -> StoredProvider:
