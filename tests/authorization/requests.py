@@ -222,6 +222,14 @@ REQUESTS: dict[str, Build] = {
     "CancelRun": _run(),
     "SignalRun": _run(signal="go"),
     "GetRunJournal": _run(),
+    "ListAgentTools": _agent(),
+    "SaveAgentTool": _with(
+        lambda asked: {
+            "agentId": asked.place.agent,
+            "tool": {"name": f"t{uuid.uuid4().hex}", "description": "Is.", "input": {}, "source": "x"},
+        }
+    ),
+    "DeleteAgentTool": _agent(name="none"),
     "SetSecret": _nothing(name="another", value=b"value"),
     "SetModelProvider": _nothing(name="another", provider={"type": "ollama"}),
     "DeleteModelProvider": _provider,

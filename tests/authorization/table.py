@@ -200,6 +200,11 @@ AREAS: dict[str, tuple[Rule, ...]] = {
         Rule("SignalRun", Need.WRITER, "Run"),
         Rule("GetRunJournal", Need.READER, "Run"),
     ),
+    "Tool documents": (
+        Rule("ListAgentTools", Need.READER),
+        Rule("SaveAgentTool", Need.WRITER),
+        Rule("DeleteAgentTool", Need.WRITER),
+    ),
     "Secrets, providers, signing identities": (
         Rule("SetSecret", Need.ACCOUNT, whose=_NAMES_NOTHING),
         Rule("SetModelProvider", Need.ACCOUNT, whose=_NAMES_NOTHING),
