@@ -7,7 +7,7 @@ read, goes to the strict reader of `reader.py`, which settles what is accepted.
 import os
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import libipld
@@ -78,11 +78,21 @@ def encode(value: Any, *, max_depth: int = MAX_DEPTH) -> bytes:
     return body
 
 
-def encode_around(value: Mapping[str, Any], key: str, size: int) -> tuple[bytes, bytes]:
-    """Canonical DAG-CBOR of a map, before and after the bytes under `key`: `size` of them, which are not at hand."""
-    marker = os.urandom(16)
-    head, _, tail = encode({**value, key: marker}).partition(_head(0x40, len(marker)) + marker)
-    return head + _head(0x40, size), tail
+def encode_around(value: Mapping[str, Any], key: str, size: int, *, text: bool = False) -> tuple[bytes, bytes]:
+    """Canonical DAG-CBOR of a map, before and after the bytes under `key`: `size` of them, which are not at hand.
+
+    `key` may name a place in maps within the map, with dots. With `text` the bytes are those of UTF-8 text.
+    """
+    marker = os.urandom(16).hex()
+    major, mark = (0x60, marker) if text else (0x40, marker.encode())
+    place = _head(major, len(marker)) + marker.encode()
+    head, _, tail = encode(_with(value, key.split("."), mark)).partition(place)
+    return head + _head(major, size), tail
+
+
+def _with(value: Mapping[str, Any], keys: Sequence[str], what: Any) -> dict[str, Any]:
+    key, *rest = keys
+    return {**value, key: _with(value[key], rest, what) if rest else what}
 
 
 def canonical(value: Any, *, max_depth: int = MAX_DEPTH) -> Any:

@@ -16,6 +16,7 @@ from services.edge.api.body import Bodies
 from services.edge.api.dispatch import Dispatcher
 from services.edge.api.http import Routes
 from services.edge.api.info import Info
+from services.edge.api.memory import MemoryActions
 from services.edge.api.messages import MessageActions, TurnNews
 from services.edge.api.runs import RunActions
 from services.edge.api.secrets import SecretActions
@@ -63,7 +64,8 @@ class Edge:
         verifier = Verifier(self._peers, now_ms=now_ms, skew_ms=s.clock_skew_ms, max_depth=s.nesting_limit)
         self._notify = edge_subject(self.edge_id)
         messages = MessageActions(self._peers, self._news.waits, notify=self._notify, wait_s=s.message_wait_ms / 1000)
-        attachments = AttachmentActions(self._peers)
+        memory = MemoryActions(self._peers)
+        attachments = AttachmentActions(self._peers, memory)
         areas = (
             AgentActions(self._peers).handlers(),
             SessionActions(self._peers).handlers(),
@@ -72,8 +74,10 @@ class Edge:
             ToolActions(self._peers).handlers(),
             messages.handlers(),
             attachments.handlers(),
+            memory.handlers(),
         )
-        dispatcher = Dispatcher(verifier, self._window, areas, attachments.streams(), self._rates)
+        streams = {**attachments.streams(), **memory.streams()}
+        dispatcher = Dispatcher(verifier, self._window, areas, streams, self._rates)
         bodies = Bodies(limit=s.body_limit_bytes, budget=s.bodies_in_flight_bytes, timeout_s=s.body_timeout_ms / 1000)
         self._tasks = Tasks()
         self._hub = Hub(

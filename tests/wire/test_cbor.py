@@ -261,3 +261,11 @@ def test_what_is_written_around_bytes_is_what_would_be_written_with_them(key: st
     data = bytes(i % 256 for i in range(size))
     head, tail = encode_around(value, key, size)
     assert head + data + tail == encode({**value, key: data})
+
+
+@pytest.mark.parametrize("size", [0, 23, 65_536])
+def test_what_is_written_around_text_further_in_is_what_would_be_written_with_it(size: int) -> None:
+    file = {"path": "a", "zz": 1, "content": ""}
+    content = "\u00e9" * (size // 2) + "x" * (size % 2)
+    head, tail = encode_around({"_": "Answer", "file": file, "z": "z"}, "file.content", size, text=True)
+    assert head + content.encode() + tail == encode({"_": "Answer", "file": {**file, "content": content}, "z": "z"})

@@ -20,7 +20,7 @@ from services.memory.outside import Downloader, Publisher
 from services.memory.store.drops import DropStore
 from services.memory.store.files import FileStore
 from services.memory.store.spaces import Space, SpaceStore
-from services.memory.store.uploads import Upload, UploadStore
+from services.memory.store.uploads import Upload, UploadStore, missing
 
 _BATCH = 1_000
 """Entries of a listing in one message."""
@@ -54,7 +54,9 @@ class MemoryApi:
         total = sum(file.size for file in files)
         entries = listing.whole(files)
         for at in range(0, len(entries) or 1, _BATCH):
-            yield pb.ListMemoryResponse(entries=map(_entry, entries[at : at + _BATCH]), total_bytes=total)
+            yield pb.ListMemoryResponse(
+                entries=map(_entry, entries[at : at + _BATCH]), total_bytes=total, agent_id=space.agent_id
+            )
 
     async def ReadFile(self, request: pb.ReadFileRequest, caller: Caller) -> AsyncGenerator[pb.ReadFileResponse, None]:
         """A file, then its bytes; or a directory."""
@@ -64,7 +66,7 @@ class MemoryApi:
             yield pb.ReadFileResponse(directory=directory)
             return
         opened = await self._files.open(space.agent_id, paths.normalized(path))
-        file = pb.File(entry=_entry(opened.entry), text=opened.is_text, sha256=opened.sha256)
+        file = pb.File(entry=_entry(opened.entry), text=opened.is_text, sha256=opened.sha256, agent_id=space.agent_id)
         yield pb.ReadFileResponse(file=file)
         async for piece in opened.pieces:
             yield pb.ReadFileResponse(content=piece)
@@ -77,13 +79,14 @@ class MemoryApi:
             raise Invalid("Memory file content must be a string or bytes")
         path = paths.normalized(_path(start))
         entry = await self._files.write(space, path, _contents(requests), start.size)
-        return pb.WriteFileResponse(entry=_entry(entry))
+        return pb.WriteFileResponse(entry=_entry(entry), agent_id=space.agent_id)
 
     async def DeleteFile(self, request: pb.DeleteFileRequest, caller: Caller) -> pb.DeleteFileResponse:
         """Delete a file, or a directory with all below it."""
         space = await self._space(caller, request.agent_id, WRITER)
         path = paths.normalized(_path(request))
-        return pb.DeleteFileResponse(path=path, deleted=await self._files.delete(space, path))
+        deleted = await self._files.delete(space, path)
+        return pb.DeleteFileResponse(path=path, deleted=deleted, agent_id=space.agent_id)
 
     async def DownloadFile(self, request: pb.DownloadFileRequest, caller: Caller) -> pb.DownloadFileResponse:
         """Fetch a URL into a file."""
@@ -96,7 +99,9 @@ class MemoryApi:
         async with self._downloader.fetch(url, room) as found:
             path = downloads.target(path, found.final_url, found.content_type, self._now())
             entry = await self._files.write(space, path, found.pieces)
-        return pb.DownloadFileResponse(entry=_entry(entry), final_url=found.final_url, content_type=found.content_type)
+        return pb.DownloadFileResponse(
+            entry=_entry(entry), final_url=found.final_url, content_type=found.content_type, agent_id=space.agent_id
+        )
 
     async def UploadToIpfs(self, request: pb.UploadToIpfsRequest, caller: Caller) -> pb.UploadToIpfsResponse:
         """Publish a file."""
@@ -106,7 +111,7 @@ class MemoryApi:
         async with self._db.transaction():
             pass
         cid, url = await self._publisher.publish(opened.entry.path, opened.pieces)
-        return pb.UploadToIpfsResponse(entry=_entry(opened.entry), cid=cid, url=url)
+        return pb.UploadToIpfsResponse(entry=_entry(opened.entry), cid=cid, url=url, agent_id=space.agent_id)
 
     async def BeginUpload(self, request: pb.BeginUploadRequest, caller: Caller) -> pb.BeginUploadResponse:
         """Open an upload in chunks."""
@@ -177,6 +182,8 @@ class MemoryApi:
         return Space(found.agent_id, found.owner)
 
     async def _upload(self, caller: Caller, value: str) -> Upload:
+        if "\0" in value:
+            raise missing()
         upload = await self._uploads.get(value)
         await self._access.resolve(caller, upload.space.agent_id, WRITER, "Upload")
         return upload
