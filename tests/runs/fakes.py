@@ -54,6 +54,7 @@ class Conversation:
     plan: bytes = b""
     spec: bytes = b""
     gone: str = ""
+    title_attempts: int = 0
 
     def add(self, **payload: Any) -> types_pb2.SessionEvent:
         event = types_pb2.SessionEvent(
@@ -87,6 +88,7 @@ class LedgerTurn:
     outcome: types_pb2.TurnOutcome | None = None
     assistant_event_id: str = ""
     steps: dict[str, types_pb2.SessionEvent] = field(default_factory=dict)
+    successor: types_pb2.TurnStart | None = None
 
 
 class FakeSessions(FakeServer):
@@ -108,6 +110,8 @@ class FakeSessions(FakeServer):
         self.fallback = ""
         self.gates: dict[str, asyncio.Event] = {}
         self.calls: list[str] = []
+        self.continued: list[turns_pb2.ContinueSessionRequest] = []
+        self.refuses = ""
         self.finishes: list[turns_pb2.FinishTurnRequest] = []
 
     def conversation(self, session_id: str = "") -> Conversation:
@@ -171,6 +175,7 @@ class FakeSessions(FakeServer):
             canceled=found.canceled,
             spec=session.spec,
             title_source=session.title_source,
+            title_attempts=session.title_attempts,
             fallback_provider=self.fallback,
             fallback_model="scripted-1" if self.fallback else "",
         )
@@ -207,6 +212,59 @@ class FakeSessions(FakeServer):
             error_status=request.error_status,
         )
         return turns_pb2.FinishTurnResponse(outcome=found.outcome)
+
+    async def SpawnChild(self, request: turns_pb2.SpawnChildRequest, caller: Caller) -> turns_pb2.SpawnChildResponse:
+        found = await self._turn("SpawnChild", request.run_id, caller)
+        self._check(found, request.attempt)
+        child = self.conversation()
+        event = child.add(**json.loads(request.message))
+        start = turn(
+            child.id,
+            run_id=request.child_run_id,
+            event_ids=[event.id],
+            title=request.title,
+            origin="agent",
+            parent_run_id=request.run_id,
+            parent_tool_call_id=request.parent_tool_call_id,
+            root_run_id=request.root_run_id,
+            depth=request.depth,
+        )
+        return turns_pb2.SpawnChildResponse(turn=self.track(start))
+
+    async def ContinueSession(
+        self, request: turns_pb2.ContinueSessionRequest, caller: Caller
+    ) -> turns_pb2.ContinueSessionResponse:
+        found = await self._turn("ContinueSession", request.run_id, caller)
+        self.continued.append(request)
+        if self.refuses:
+            raise Invalid(self.refuses)
+        if found.outcome is None:
+            self._check(found, request.attempt)
+            after = self.conversation()
+            after.title_source = "agent"
+            after.add(type="message", role="user", content=request.handoff, actor="system")
+            own = [e for e in found.conversation.events if e.id in found.start.event_ids]
+            copies = [after.add(**json.loads(event.payload)) for event in own]
+            start = turn(after.id, event_ids=[event.id for event in copies])
+            self.turns[start.run_id] = LedgerTurn(after, start)
+            output = {"successorSessionId": after.id, "title": request.title}
+            result = {"type": "tool_result", "toolCallId": request.tool_call_id, "name": "continue_session"}
+            payload = json.dumps({**result, "output": output}).encode()
+            self._write(found, [turns_pb2.NewEvent(step=request.result_step, payload=payload)])
+            found.successor = start
+            found.outcome = types_pb2.TurnOutcome(
+                run_id=request.run_id,
+                status="succeeded",
+                assistant_event_id=found.assistant_event_id,
+                continued_to_session_id=after.id,
+            )
+        return turns_pb2.ContinueSessionResponse(turn=found.successor, outcome=found.outcome, continuation_id="c")
+
+    async def TakeTitle(self, request: turns_pb2.TakeTitleRequest, caller: Caller) -> turns_pb2.TakeTitleResponse:
+        session = (await self._turn("TakeTitle", request.run_id, caller)).conversation
+        taken = session.title_source in ("", "system") and session.title_attempts < request.most_attempts
+        session.title_attempts += taken
+        return turns_pb2.TakeTitleResponse(taken=taken, events=session.events[: request.events] if taken else ())
 
     async def CancelTurns(self, request: turns_pb2.CancelTurnsRequest, caller: Caller) -> turns_pb2.CancelTurnsResponse:
         assert caller.service == "runs-api"

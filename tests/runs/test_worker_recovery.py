@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from seed.sessions.v1 import types_pb2
 
-from services.runs.worker.turn import RESULT_MISSING, RESULT_REFUSED
+from services.runs.worker.endings import RESULT_MISSING, RESULT_REFUSED
 from tests.runs.fakes import Conversation
 from tests.runs.workshop import Workshop
 

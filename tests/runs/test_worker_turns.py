@@ -45,7 +45,7 @@ async def test_the_model_gets_the_prompt_the_log_the_tools_and_the_defaults(shop
     await shop.ended((await shop.say()).run_id)
     [request] = shop.provider.requests
     assert request["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
-    assert [tool["function"]["name"] for tool in request["tools"]] == ["delegate", "plan", "status"]
+    assert [tool["function"]["name"] for tool in request["tools"]] == ["delegate", "plan", "status", "continue_session"]
     assert (request["model"], request["temperature"]) == ("scripted-1", 0)
     assert shop.provider.headers[0]["authorization"] == "Bearer sk-secret"
 

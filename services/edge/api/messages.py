@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from msgspec import UNSET
 from seed.events.v1 import events_pb2
 from seed.runs.v1 import runs_pb2
 from seed.sessions.v1 import sessions_pb2 as se
@@ -18,11 +19,13 @@ from services.edge.upstream import Peers
 
 ASK_SECONDS = 5.0
 START_SECONDS = 15.0
+LATER = Outcome("waiting")
+"""What a caller is told who does not wait for the end."""
 
 
 def outcome_of(o: types_pb2.TurnOutcome) -> Outcome:
     """The outcome in an internal message."""
-    return Outcome(o.status, o.assistant_event_id, o.error_message, o.error_status, o.gone)
+    return Outcome(o.status, o.assistant_event_id, o.error_message, o.error_status, o.gone, o.continued_to_session_id)
 
 
 class TurnNews:
@@ -63,26 +66,28 @@ class MessageActions:
             signature_hash=hashlib.sha256(call.envelope.sig).digest(),
         )
         r = await call.write(self._peers.sessions, self._peers.sessions_stub.MessageSession, request)
-        if r.HasField("outcome"):
-            event_id = answer_of(outcome_of(r.outcome))
-        else:
-            event_id = await self._turn(r.turn) if r.HasField("turn") else ""
-        return out.MessageSessionResponse(session_id=_session_of(r, session_id), assistant_event_id=event_id)
+        outcome = outcome_of(r.outcome) if r.HasField("outcome") else await self._turn(r.turn)
+        return out.MessageSessionResponse(
+            session_id=_session_of(r, session_id),
+            assistant_event_id=answer_of(outcome),
+            continued_to_session_id=outcome.continued_to or UNSET,
+        )
 
     async def retry(self, call: Call) -> out.RetrySessionResponse:
         """RetrySession."""
         session_id = call.text("sessionId")
         request = se.RetrySessionRequest(session_id=session_id)
         r = await call.write(self._peers.sessions, self._peers.sessions_stub.RetrySession, request)
-        event_id = await self._turn(r.turn)
+        event_id = answer_of(await self._turn(r.turn))
         return out.RetrySessionResponse(session_id=_session_of(r, session_id), assistant_event_id=event_id)
 
-    async def _turn(self, turn: types_pb2.TurnStart) -> str:
+    async def _turn(self, turn: types_pb2.TurnStart) -> Outcome:
+        """How a turn that is started here ends, as far as its caller waits for that."""
         if turn.queued_behind:
             await self._start(turn, "")
-            return ""
+            return LATER
         outcome = await self._waits.wait(turn.run_id, self._wait_s, lambda: self._start(turn, self._notify))
-        return "" if outcome is None else answer_of(outcome)
+        return outcome or LATER
 
     async def _start(self, turn: types_pb2.TurnStart, notify: str) -> None:
         request = runs_pb2.StartTurnRequest(turn=turn, notify=notify)

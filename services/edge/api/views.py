@@ -67,6 +67,8 @@ def session(s: types_pb2.Session, embed: Embed = DECODED) -> SessionInfo:
         child_session_count=s.child_session_count or UNSET,
         model_override=embed(s.model_override) if s.model_override else UNSET,
         description=_optional(s, "description"),
+        continued_from=embed(s.continued_from) if s.continued_from else UNSET,
+        continued_to=embed(s.continued_to) if s.continued_to else UNSET,
     )
 
 

@@ -26,6 +26,8 @@ class Outcome:
     error_message: str = ""
     error_status: int = 0
     gone: str = ""
+    continued_to: str = ""
+    """The session that answers instead."""
 
 
 def answer_of(outcome: Outcome) -> str:

@@ -129,6 +129,7 @@ _complete = sql(
         error_status=param("error_status", sa.Integer),
         assistant_event_id=param("assistant_event_id", sa.Text),
         gone=param("gone", sa.Text),
+        continued_to=param("continued_to", sa.Text),
         usage=sa.func.coalesce(param("usage", sa.LargeBinary), r.usage),
         output=param("output", sa.LargeBinary),
         unmet_obligations=param("unmet_obligations", sa.LargeBinary),
@@ -183,6 +184,8 @@ class Ending:
     gone: str = ""
     output: bytes | None = None
     unmet_obligations: bytes | None = None
+    continued_to: str = ""
+    """The session that answers in the place of the run's."""
 
 
 _lock = sql(sa.select(runs).where(r.id == param("id", sa.Text)).with_for_update())
@@ -366,6 +369,7 @@ class Queue:
                 error_status=ending.error_status,
                 assistant_event_id=ending.assistant_event_id,
                 gone=ending.gone,
+                continued_to=ending.continued_to,
                 usage=ending.usage,
                 output=ending.output,
                 unmet_obligations=ending.unmet_obligations,

@@ -62,6 +62,7 @@ def outcome_of(row: Row) -> types_pb2.TurnOutcome:
         error_message=_message(error),
         error_status=row["error_status"],
         gone=row["gone"],
+        continued_to_session_id=row["continued_to"],
     )
 
 

@@ -70,6 +70,8 @@ runs = sa.Table(
     sa.Column("assistant_event_id", sa.Text, nullable=False, server_default=""),
     sa.Column("error_status", sa.Integer, nullable=False, server_default="0"),
     sa.Column("gone", sa.Text, nullable=False, server_default=""),
+    # Session that answers in the place of the run's, when its turn continued it.
+    sa.Column("continued_to", sa.Text, nullable=False, server_default=""),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("started_at", sa.BigInteger, nullable=True),
     sa.Column("finished_at", sa.BigInteger, nullable=True),

@@ -10,6 +10,7 @@ from seed.sessions.v1 import turns_pb2, turns_pb2_grpc, types_pb2
 
 from libs.protocol import json_bytes
 from libs.rpc import Peer
+from services.runs.domain.continuation import Continuation
 from services.runs.domain.delegate import Delegation, first_message
 
 PATIENCE_S = 60.0
@@ -82,6 +83,41 @@ class SessionLog:
         )
         answer = await self._peer.call(self._stub.SpawnChild, request, timeout_s=PATIENCE_S, retry=True)
         return answer.turn
+
+    async def go_on(
+        self, tool_call_id: str, result_step: str, duration_ms: int, wanted: Continuation, handoff: str
+    ) -> turns_pb2.ContinueSessionResponse:
+        """End the turn and let a successor session answer; repeating it gives the same one.
+
+        Raises Invalid with a text for the model, NotFound, StaleAttempt, Canceled.
+        """
+        request = turns_pb2.ContinueSessionRequest(
+            run_id=self._run,
+            attempt=self._attempt,
+            tool_call_id=tool_call_id,
+            result_step=result_step,
+            duration_ms=duration_ms,
+            reason=wanted.reason,
+            title=wanted.title,
+            description=wanted.description,
+            handoff=handoff,
+            plan=wanted.plan,
+            cited=[
+                turns_pb2.CitedEvents(session_id=s.session_id, from_seq=s.first, to_seq=s.last)
+                for s in wanted.sources
+                if s.first
+            ],
+        )
+        return await self._peer.call(self._stub.ContinueSession, request, timeout_s=PATIENCE_S, retry=True)
+
+    async def take_title(self, most_attempts: int, events: int) -> list[types_pb2.SessionEvent] | None:
+        """Take one of the session's attempts at a title: the first events of its log; None without an attempt left.
+
+        Raises NotFound.
+        """
+        request = turns_pb2.TakeTitleRequest(run_id=self._run, most_attempts=most_attempts, events=events)
+        answer = await self._peer.call(self._stub.TakeTitle, request)
+        return list(answer.events) if answer.taken else None
 
     async def describe(
         self, title: str | None, description: str | None, *, automatic: bool = False

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from seed.sessions.v1 import turns_pb2
 from seed.sessions.v1 import types_pb2 as st
 
 from libs.protocol import schema_subset as schema
 from libs.store import Row
-from services.runs.domain import delegate, verbs
+from services.runs.domain import continuation, delegate, verbs
 from services.runs.domain import plan as plans
 from services.runs.domain.transcript import LogEvent
 from services.runs.providers.contract import ToolCallPart, ToolSpec
@@ -41,11 +43,22 @@ class Spawned:
     turn: st.TurnStart
 
 
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The conversation a turn works in: session, title, its log from the first event on, and the turn's own events."""
+
+    session_id: str
+    title: str
+    log: Sequence[LogEvent]
+    own: Sequence[str]
+
+
 class ToolBox:
     """Executes the verbs of one turn of run `row`.
 
     `plan` is the session's live plan, `spec` the delegation that the turn works under. `result` is what a typed child
-    has delivered, `refused` how often it delivered something else, `spawned` the children the turn has to wait for.
+    has delivered, `refused` how often it delivered something else, `spawned` the children the turn has to wait for,
+    `continued` the successor that answers in the place of the turn.
     """
 
     def __init__(
@@ -57,12 +70,15 @@ class ToolBox:
         *,
         plan: dict[str, Any] | None,
         spec: Mapping[str, Any],
+        story: Story,
         limits: Limits,
         now: Callable[[], int],
     ) -> None:
         self._log, self._queue, self._family, self._row = log, queue, family, row
         self.plan, self._output, self._limits, self._now = plan, spec.get("output"), limits, now
+        self._story = story
         self.result: Any = None
+        self.continued: turns_pb2.ContinueSessionResponse | None = None
         self.returned = False
         self.refused = 0
         self.spawned: list[Spawned] = []
@@ -80,9 +96,16 @@ class ToolBox:
         offered = [*verbs.VERBS]
         if self._row["depth"] < self._limits.depth:
             offered.insert(0, delegate.DELEGATE)
+        if self.continues:
+            offered.append(continuation.CONTINUE)
         if self._output is not None:
             offered.append(delegate.return_result(self._output))
         return offered
+
+    @property
+    def continues(self) -> bool:
+        """Whether the turn may go on in another session: no delegated one may."""
+        return not self._row["parent_run_id"] and self._output is None
 
     def logged(self, name: str) -> bool:
         """Whether calls of this tool leave events in the session; `plan` leaves none."""
@@ -123,8 +146,25 @@ class ToolBox:
             return await self._delegate(call, arguments, step)
         if call.name == RETURN and self._output is not None:
             return self._take_result(arguments)
+        if call.name == continuation.NAME and self.continues:
+            raise verbs.VerbError(continuation.ONCE)
         offered = ", ".join(s.name for s in self.specs)
         raise verbs.VerbError(f"There is no tool named {call.name}. Tools: {offered}.")
+
+    async def go_on(self, call: ToolCallPart, result_step: str, started: float) -> None:
+        """Let a successor answer; the turn ends with it, and `result_step` is the result of the call.
+
+        `started` is when the call began (time.monotonic). It comes after all other calls of a reply. Raises VerbError
+        and Invalid for the model.
+        """
+        if self.spawned:
+            raise verbs.VerbError(continuation.PENDING)
+        arguments = call.arguments
+        wanted = continuation.parse(arguments if isinstance(arguments, dict) else {})
+        story = self._story
+        told = continuation.handoff(wanted, story.session_id, story.title, story.log, story.own)
+        duration_ms = int((time.monotonic() - started) * 1000)
+        self.continued = await self._log.go_on(call.id, result_step, duration_ms, wanted, told)
 
     async def _set_plan(self, arguments: dict[str, Any]) -> Any:
         if not isinstance(arguments.get("steps"), list):

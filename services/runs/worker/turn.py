@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +12,9 @@ import msgspec
 from seed.sessions.v1 import turns_pb2, types_pb2
 
 from libs import telemetry
-from libs.errors import Canceled, Invalid, NotFound, StaleAttempt, Unavailable
+from libs.errors import Canceled, Invalid, NotFound, SeedError, StaleAttempt, Unavailable
 from libs.protocol import json_bytes
-from services.runs.domain import obligations, transcript, verbs
+from services.runs.domain import continuation, obligations, transcript, verbs
 from services.runs.domain import plan as plans
 from services.runs.domain.usage import usage_json, usage_of
 from services.runs.providers.contract import (
@@ -32,22 +33,19 @@ from services.runs.providers.contract import (
 )
 from services.runs.store.family import Park
 from services.runs.store.queue import Ending
+from services.runs.worker import endings
 from services.runs.worker.claim import Held, Parts, Verdict
-from services.runs.worker.tools import RESULT_ATTEMPTS, Spawned, ToolBox
+from services.runs.worker.tools import RESULT_ATTEMPTS, Spawned, Story, ToolBox
 
 log = telemetry.get_logger("turn")
 
 STOPPED = "Stopped."
-NOT_TYPED = "output-schema"
-RESULT_MISSING = "The work ended without the result it was asked for"
-RESULT_REFUSED = "The result did not have the declared shape after three attempts"
 UNDELIVERED = "The result was taken, but nobody waits for it any more: nothing was delivered upstream."
 CRASHED = "The run was given up: every process that executed it died"
 MOST_EXPIRIES = 5
 """Leases in a row that may run out without any progress before a run is given up."""
 PAUSED = "The run has used up its time of {} s. A signal lets it go on."
 NO_TEXT = "Model response did not include assistant text"
-_CODES = {500: "executor-error", 502: "provider-error"}
 ENDED_BADLY = "The provider ended the reply with an error"
 
 
@@ -123,7 +121,7 @@ class Turn:
         begin = await self._log.begin()
         await self._clear_earlier()
         if begin.HasField("outcome"):
-            return self._as_recorded(begin.outcome)
+            return Verdict(endings.recorded(begin.outcome, self._held.row))
         if begin.canceled:
             return await self._canceled()
         if begin.pending_children:
@@ -145,6 +143,7 @@ class Turn:
             self._held.row,
             plan=plan,
             spec=msgspec.json.decode(begin.spec) if begin.spec else {},
+            story=Story(begin.session.id, begin.session.title, events, list(begin.own_event_ids)),
             limits=self._parts.limits,
             now=self._parts.now,
         )
@@ -155,24 +154,6 @@ class Turn:
     def _overdue(self) -> bool:
         row = self._held.row
         return row["budget_ms"] is not None and self._parts.now() - row["created_at"] > row["budget_ms"]
-
-    def _as_recorded(self, done: types_pb2.TurnOutcome) -> Verdict:
-        """The ending that an earlier claim wrote down without ending its run."""
-        row = self._held.row
-        code = _CODES.get(done.error_status, "config-error")
-        if done.error_message in (RESULT_MISSING, RESULT_REFUSED):
-            code = NOT_TYPED
-        return Verdict(
-            Ending(
-                done.status,
-                assistant_event_id=done.assistant_event_id,
-                error=_error(code, done.error_message) if done.error_message else None,
-                error_status=done.error_status,
-                gone=done.gone,
-                output=row["output"],
-                unmet_obligations=row["unmet_obligations"],
-            )
-        )
 
     async def _clear_earlier(self) -> None:
         if self._held.attempt > 1:
@@ -203,6 +184,8 @@ class Turn:
             self._parts_of(messages, reply)
             await self._parts.queue.store_usage(self._held.run_id, self._held.attempt, self._usage() or b"{}")
             results = await self._tools(reply, tools)
+            if tools.continued is not None:
+                return await self._continued(tools.continued)
             ended = await self._typed_end(tools)
             if ended is not None:
                 return ended
@@ -215,8 +198,14 @@ class Turn:
         if tools.returned:
             return await self._finish_typed(tools)
         if tools.refused >= RESULT_ATTEMPTS:
-            return await self._failed(NOT_TYPED, RESULT_REFUSED, 502, retryable=False)
+            return await self._failed(endings.NOT_TYPED, endings.RESULT_REFUSED, 502, retryable=False)
         return None
+
+    async def _continued(self, done: turns_pb2.ContinueSessionResponse) -> Verdict:
+        """The end of a turn whose successor answers. Should its run get lost here, sessions starts it."""
+        with contextlib.suppress(SeedError, OSError):
+            await self._parts.queue.start(done.turn, "")
+        return Verdict(endings.of(done.outcome, usage=self._usage()))
 
     async def _debts(self, tools: ToolBox) -> list[obligations.Obligation]:
         plan = tools.plan
@@ -290,8 +279,11 @@ class Turn:
         return self._event("text", {"type": "message", "role": "assistant", "content": text, "meta": meta})
 
     def _event(self, name: str, payload: dict[str, Any]) -> turns_pb2.NewEvent:
+        return turns_pb2.NewEvent(step=self._step_name(name), payload=json_bytes(payload))
+
+    def _step_name(self, name: str) -> str:
         # Older attempts are fenced off, so a step is named within its attempt: a repeated call finds it stored.
-        return turns_pb2.NewEvent(step=f"{self._held.attempt}:{self._step}:{name}", payload=json_bytes(payload))
+        return f"{self._held.attempt}:{self._step}:{name}"
 
     async def _tools(self, reply: ReplyDone, tools: ToolBox) -> list[ToolResultMessage]:
         """Append the text and the calls, run the calls side by side, append each result when it is there."""
@@ -313,14 +305,23 @@ class Turn:
             await self._stream.settle()
             await self._log.append(*events)
             await self._text_saved()
-        running = [asyncio.create_task(self._tool(n, call, tools)) for n, call in enumerate(reply.tool_calls)]
+        # What ends the turn comes last: nothing can be written behind it.
+        last = [n for n, call in enumerate(reply.tool_calls) if call.name == continuation.NAME and tools.continues][:1]
+        running = [
+            asyncio.create_task(self._tool(n, call, tools)) for n, call in enumerate(reply.tool_calls) if n not in last
+        ]
         try:
-            return [result for result in await asyncio.gather(*running) if result is not None]
+            results = [
+                *await asyncio.gather(*running),
+                *[await self._go_on(n, reply.tool_calls[n], tools) for n in last],
+            ]
+            return [result for result in results if result is not None]
         finally:
             # One that fails ends the turn: nothing of the turn may go on behind its end.
             for task in running:
                 task.cancel()
-            await asyncio.wait(running)
+            if running:
+                await asyncio.wait(running)
 
     async def _whole_text(self, reply: ReplyDone) -> turns_pb2.NewEvent:
         """Close the block of a complete reply and give its event, which a cancel still keeps while it is unsaved."""
@@ -342,11 +343,26 @@ class Turn:
                 return None
         except (verbs.VerbError, Invalid) as e:
             payload["error"] = str(e)
+        return await self._result(n, call, payload, started, tools)
+
+    async def _result(
+        self, n: int, call: ToolCallPart, payload: dict[str, Any], started: float, tools: ToolBox
+    ) -> ToolResultMessage:
         payload["meta"] = {"durationMs": int((time.monotonic() - started) * 1000)}
         if tools.logged(call.name):
             self._stream.activity("thinking")
             await self._log.append(self._event(f"result:{n}", payload))
         return ToolResultMessage(call.id, call.name, transcript.result_text(payload), "error" in payload)
+
+    async def _go_on(self, n: int, call: ToolCallPart, tools: ToolBox) -> ToolResultMessage | None:
+        """Let a successor answer; None when it does: the result stands in the log already."""
+        started = time.monotonic()
+        try:
+            await tools.go_on(call, self._step_name(f"result:{n}"), started)
+            return None
+        except (verbs.VerbError, Invalid) as e:
+            payload: dict[str, Any] = {"type": "tool_result", "toolCallId": call.id, "name": call.name, "error": str(e)}
+        return await self._result(n, call, payload, started, tools)
 
     async def _finish(self, reply: ReplyDone, tools: ToolBox, debts: list[obligations.Obligation]) -> Verdict | None:
         events: list[turns_pb2.NewEvent] = []
@@ -360,7 +376,7 @@ class Turn:
         if any(debt["kind"] == "typed-result" for debt in debts):
             await self._log.append(*events)
             await self._text_saved()
-            return await self._failed(NOT_TYPED, RESULT_MISSING, 502, retryable=False, unmet=unmet)
+            return await self._failed(endings.NOT_TYPED, endings.RESULT_MISSING, 502, retryable=False, unmet=unmet)
         await self._settle_plan(succeeded=True)
         output = msgspec.json.encode({"text": reply.text}) if self._held.row["parent_run_id"] else None
         await self._keep(output, unmet)
@@ -429,7 +445,7 @@ class Turn:
             return Verdict(again_at=self._parts.now() + 1_000)
         await self._stream.clear()
         # The turn may have ended otherwise just before the cancel reached it: what is recorded stands.
-        return Verdict(Ending(outcome.status, assistant_event_id=outcome.assistant_event_id, usage=self._usage()))
+        return Verdict(endings.of(outcome, usage=self._usage()))
 
     async def _gone(self, error: NotFound) -> Verdict:
         await self._stream.clear()
@@ -464,13 +480,9 @@ class Turn:
         return Verdict(
             Ending(
                 "failed",
-                error=_error(code, message),
+                error=endings.error(code, message),
                 error_status=status,
                 usage=self._usage(),
                 unmet_obligations=unmet,
             )
         )
-
-
-def _error(code: str, message: str) -> bytes:
-    return msgspec.json.encode({"code": code, "message": message})
