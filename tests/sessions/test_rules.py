@@ -364,6 +364,11 @@ def test_prompt_without_members() -> None:
     assert "<user_action>" in text and "<conversation_members>" not in text and "{" not in text
 
 
+def test_prompt_of_a_turn_that_may_go_on_elsewhere() -> None:
+    assert "continue_session" in prompt.system_prompt([], [], 0, continues=True)
+    assert "continue_session" not in prompt.system_prompt([], [], 0)
+
+
 def test_prompt_with_members() -> None:
     roster = prompt.roster("o", [("a", "reader"), ("b", "writer")])
     text = prompt.system_prompt([], roster, 0)

@@ -90,7 +90,12 @@ class SessionsApi:
         text = ""
         if not request.without_prompt:
             members = prompt.roster(row["owner"], roster_of(row))
-            text = prompt.system_prompt(document(row["definition"])["systemPrompt"], members, self._now())
+            text = prompt.system_prompt(
+                document(row["definition"])["systemPrompt"],
+                members,
+                self._now(),
+                continues=row["parent_session_id"] is None,
+            )
         return pb.GetSessionResponse(
             session=session_of(row),
             events=events,

@@ -170,7 +170,12 @@ class TurnsApi:
             model_provider=effective["modelProvider"],
             model=effective["model"],
             reasoning_level=effective.get("reasoningLevel", ""),
-            system_prompt=prompt.system_prompt(persona or effective["systemPrompt"], members, self._now()),
+            system_prompt=prompt.system_prompt(
+                persona or effective["systemPrompt"],
+                members,
+                self._now(),
+                continues=not turn["parent_run_id"] and not children.typed(begun.spec),
+            ),
             events=begun.events,
             own_event_ids=turn["event_ids"],
             queued_behind=turn["queued_behind"],

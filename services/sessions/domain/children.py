@@ -45,3 +45,8 @@ def persona(spec: bytes) -> str:
     """The prompt that a delegation puts in the place of the agent's own; empty when it keeps it."""
     value = msgspec.json.decode(spec).get("prompt") if spec else None
     return value if isinstance(value, str) else ""
+
+
+def typed(spec: bytes) -> bool:
+    """Whether a delegation asks for a result of a declared shape."""
+    return bool(spec) and msgspec.json.decode(spec).get("output") is not None
