@@ -45,11 +45,12 @@ def invalid_url(url: str) -> Invalid:
 
 
 def target(path: str | None, final_url: str, content_type: str | None, now_ms: int) -> str:
-    """Where a download goes: to `path`, or below `downloads` under the last segment of its URL.
+    """Where a download goes: to `path`, or, when that is empty, below `downloads` under the last segment of its URL.
 
     A path without an extension gets that of the content type, when it is known. Raises Invalid by the path rules.
     """
-    chosen = normalized(path or f"{FOLDER}/{_name_of(final_url) or f'download-{now_ms}'}")
+    named = f"{FOLDER}/{_name_of(final_url) or f'download-{now_ms}'}"
+    chosen = normalized(named if path == "" else path)
     if _EXTENSION.search(chosen) or not content_type:
         return chosen
     extension = usual_extension(content_type)
