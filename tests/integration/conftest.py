@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from libs.stack import Stack
+from tests.security.spans import Spans
 from tests.support.kit import World
 
 ENVIRONMENT = {"SEED_AGENTS_SESSION_TITLE_GENERATION": "false"}
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(tmp_path_factory: pytest.TempPathFactory, spans: Spans) -> Iterator[Stack]:
     """Two edges, one worker, for all tests that leave it as they found it."""
-    with Stack(tmp_path_factory.mktemp("stack") / "data", 0, edges=2, workers=1, env=ENVIRONMENT) as running:
+    env = {**ENVIRONMENT, "SEED_AGENTS_OTLP_ENDPOINT": spans.endpoint}
+    with Stack(tmp_path_factory.mktemp("stack") / "data", 0, edges=2, workers=1, env=env) as running:
         yield running
 
 

@@ -19,6 +19,22 @@ from libs.stack.layout import DATABASE_SERVICES
 Places = dict[str, bytes]
 """What lies where."""
 
+KEPT = {
+    "table sessions.agents.definition",
+    "table sessions.session_events.payload",
+    "table sessions.session_turns.error_message",
+    "table sessions.session_turns.title",
+    "table sessions.sessions.description",
+    "table sessions.sessions.plan",
+    "table sessions.sessions.title",
+    "table runs.runs.error",
+    "table runs.runs.output",
+    "table runs.runs.plan",
+    "table runs.runs.title",
+    "table runs.runs.unmet_obligations",
+}
+"""Where conversations are kept."""
+
 
 def logs(stack: Stack) -> Places:
     """The logs of all processes, the stores' included."""

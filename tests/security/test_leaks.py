@@ -20,22 +20,6 @@ from tests.security.markers import Marker, found_in
 from tests.security.scenario import Handed, Scenario, token_endpoint
 from tests.support.kit import World, until
 
-KEPT = {
-    "table sessions.agents.definition",
-    "table sessions.session_events.payload",
-    "table sessions.session_turns.error_message",
-    "table sessions.session_turns.title",
-    "table sessions.sessions.description",
-    "table sessions.sessions.plan",
-    "table sessions.sessions.title",
-    "table runs.runs.error",
-    "table runs.runs.output",
-    "table runs.runs.plan",
-    "table runs.runs.title",
-    "table runs.runs.unmet_obligations",
-}
-"""Where conversations are kept."""
-
 
 @dataclass
 class Left:
@@ -119,7 +103,7 @@ def test_no_key_token_seed_or_secret_lies_anywhere(left: Left) -> None:
 
 def test_what_people_write_lies_only_where_conversations_are_kept(left: Left) -> None:
     found = _found(left.places, left.handed.texts)
-    assert set(found) <= KEPT, {place: found[place] for place in found.keys() - KEPT}
+    assert set(found) <= places.KEPT, {place: found[place] for place in found.keys() - places.KEPT}
     assert "message" in found["table sessions.session_events.payload"]
 
 
