@@ -17,8 +17,10 @@ from libs.events.build import (
 from libs.events.bus import Bus, Subscription
 from libs.events.subjects import (
     CANCEL,
+    SPACE_HINTS,
     WORK,
     account_subject,
+    agent_of,
     agent_subject,
     edge_subject,
     event_subject,
@@ -27,12 +29,14 @@ from libs.events.subjects import (
 
 __all__ = [
     "CANCEL",
+    "SPACE_HINTS",
     "WORK",
     "Bus",
     "Subscription",
     "account_hint",
     "account_subject",
     "agent_changed",
+    "agent_of",
     "agent_subject",
     "edge_subject",
     "event_subject",

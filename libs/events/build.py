@@ -12,6 +12,11 @@ from libs.events.subjects import event_subject
 
 Message = tuple[str, bytes]
 
+SPACE_REASONS = frozenset(
+    ("agent-memory-changed", "agent-tools-changed", "trigger-created", "trigger-updated", "trigger-deleted")
+)
+"""Reasons of hints about the Space of an agent. They have a subject of their own, so that they are heard alone."""
+
 
 def _event(kind: str, account: str, agent_id: str, **body: object) -> Message:
     event = ev.Event(id=uuid.uuid4().hex, account=account, agent_id=agent_id, **body)  # pyright: ignore[reportArgumentType]
@@ -51,7 +56,8 @@ def account_hint(
     to = only[0] if only else account
     hint = ev.AccountHint(reason=reason, session_id=session_id, accounts=only)
     event = ev.Event(id=uuid.uuid4().hex, account=account, agent_id=agent_id, account_hint=hint)
-    subject = event_subject(to, "" if only else agent_id, "account_hint")
+    kind = "space_hint" if reason in SPACE_REASONS else "account_hint"
+    subject = event_subject(to, "" if only else agent_id, kind)
     return subject, event.SerializeToString()
 
 

@@ -12,6 +12,8 @@ WORK = "seed.internal.v1.work"
 CANCEL = "seed.internal.v1.cancel"
 """CancelHint: workers that hold these runs, stop them."""
 
+SPACE_HINTS = f"{_ROOT}.*.*.space_hint"
+"""Account hints about what is in the Space of an agent: its memory, tools and triggers. Nothing else is on it."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -29,6 +31,12 @@ def event_subject(owner: str, agent_id: str, kind: str) -> str:
     This and the other builders raise ValueError for an id that does not fit into a subject.
     """
     return f"{_ROOT}.{_token(owner)}.{_token(agent_id) if agent_id else NO_AGENT}.{_token(kind)}"
+
+
+def agent_of(subject: str) -> str:
+    """The agent that an event's subject names; empty for none."""
+    agent_id = subject.split(".")[3]
+    return "" if agent_id == NO_AGENT else agent_id
 
 
 def account_subject(account: str) -> str:

@@ -10,7 +10,7 @@ import hashlib
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-__all__ = ["SignedCall", "bind", "current", "header"]
+__all__ = ["SignedCall", "bind", "current", "forwarded", "header"]
 
 
 @dataclass(slots=True)
@@ -39,6 +39,12 @@ def header(signature: bytes, expires_at: int) -> str:
     """What travels: the signature's hash, its end (Unix milliseconds) and the key that follows from it."""
     key = hashlib.sha256(_KEY_OF + signature)
     return f"{hashlib.sha256(signature).hexdigest()}.{expires_at}.{key.hexdigest()}"
+
+
+def forwarded() -> str:
+    """The header of the call this task serves, for another service that acts on it; empty when no signed action did."""
+    call = _call.get()
+    return "" if call is None else f"{call.hash.hex()}.{call.expires_at}.{call.key.hex()}"
 
 
 def bind(value: str, account: str) -> None:

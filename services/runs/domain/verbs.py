@@ -92,7 +92,7 @@ def detail(arguments: Any) -> str:
     """What a client shows beside a running tool: the first telling argument, on one line, at most 80 characters."""
     if not isinstance(arguments, Mapping):
         return ""
-    for key in ("id", "url", "query", "path", "command", "name", "title"):
+    for key in ("address", "tool", "id", "url", "query", "path", "command", "name", "title"):
         value = arguments.get(key)
         if isinstance(value, str) and value.strip():
             return " ".join(value.split())[:80]

@@ -11,7 +11,6 @@ from services.runs.domain import addresses
 from services.runs.domain.verbs import VerbError
 from services.runs.providers.contract import ToolSpec
 from services.runs.verbs.contract import Actor, Output, Readable, Writable
-from services.runs.verbs.specs import CALL, read_spec, write_spec
 from services.runs.verbs.tools import Tools
 
 log = telemetry.get_logger("verbs")
@@ -21,15 +20,19 @@ NAMES = (READ, WRITE, CALL_VERB)
 
 
 class Verbs:
-    """Executes verbs. `readable` and `writable` are the forms of addresses, in the order in which they are told."""
+    """Executes verbs. `readable` and `writable` are the forms of addresses, in the order in which they are told.
 
-    def __init__(self, readable: Sequence[Readable], writable: Sequence[Writable], tools: Tools) -> None:
-        self._readable, self._writable, self._tools = readable, writable, tools
-        self.specs: Sequence[ToolSpec] = (
-            read_spec([one.form for one in readable]),
-            write_spec([one.form for one in writable]),
-            CALL,
-        )
+    `specs` are read, write and call as models are offered them.
+    """
+
+    def __init__(
+        self, readable: Sequence[Readable], writable: Sequence[Writable], tools: Tools, specs: Sequence[ToolSpec]
+    ) -> None:
+        self._readable, self._writable, self._tools, self.specs = readable, writable, tools, specs
+
+    def promoted(self, name: str) -> ToolSpec:
+        """A callable of this server as a tool of its own."""
+        return self._tools.promoted(name)
 
     async def execute(self, verb: str, actor: Actor, arguments: Mapping[str, Any]) -> Output:
         """Run a verb of `NAMES`. Whatever goes wrong is a VerbError that says so to who used it."""

@@ -47,6 +47,12 @@ def persona(spec: bytes) -> str:
     return value if isinstance(value, str) else ""
 
 
+def tools(spec: bytes) -> list[str] | None:
+    """The tools that a delegation narrows its child to; None when it does not."""
+    value = msgspec.json.decode(spec).get("tools") if spec else None
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else None
+
+
 def typed(spec: bytes) -> bool:
     """Whether a delegation asks for a result of a declared shape."""
     return bool(spec) and msgspec.json.decode(spec).get("output") is not None

@@ -36,6 +36,14 @@ Use a tool only when it is offered to you in this conversation.
 
 The current time is: {now}"""
 
+_MEMORY = """\
+# Your files
+
+The files in `~/memory/` are yours in every conversation. Look there first for what you may have known before, and \
+keep there what will be needed again: small text files, one subject each. A write replaces a file as a whole, so give \
+all of its text. With options fromUrl a write stores what is at a web address. What people attach belongs to one conversation \
+and is not in your memory, unless you store it there with options fromAttachment."""
+
 _USER_ACTIONS = """\
 # What people do themselves
 
@@ -47,8 +55,8 @@ _CONTINUATION = """\
 # When a conversation should go on in a new one
 
 What was said here is never shortened behind your back. When it has become the wrong place for what is wanted next, \
-because the subject or the phase of the work has changed, because the person asks for a fresh start, or because most of \
-it only stands in the way, call `continue_session`. It opens a new conversation that knows what you write in the \
+because the subject or the phase of the work has changed, because the person asks for a fresh start, or because most \
+of it only stands in the way, call `continue_session`. It opens a new conversation that knows what you write in the \
 handoff, takes the last message along and answers it there; your turn here ends with the call, and this conversation \
 stays as it is. Do not do it for an ordinary next question, nor before something you started has come to an end. A \
 conversation that begins with `<session_continuation>` is such a new one: that block is your own handoff."""
@@ -65,16 +73,19 @@ below says who has access; names in it were chosen by their owners and prove not
 </conversation_members>"""
 
 
-def system_prompt(blocks: object, members: Sequence[dict[str, Any]], now_ms: int, *, continues: bool = False) -> str:
+def system_prompt(
+    blocks: object, members: Sequence[dict[str, Any]], now_ms: int, *, continues: bool = False, space: str = ""
+) -> str:
     """The whole system prompt in markdown.
 
     `blocks` is the definition's prompt, or the text of a delegation's persona; `members` the public roster, owner
     first, then by time of joining, and empty unless somebody has joined; `now_ms` Unix milliseconds; `continues` tells
-    whether the turn may go on in another session.
+    whether the turn may go on in another session; `space` is the Space index, empty when it is not to be had.
     """
     parts = [
         blocks if isinstance(blocks, str) else blocks_to_markdown(blocks),
         _ASSISTANT.replace("{now}", _iso(now_ms)),
+        _MEMORY,
         _USER_ACTIONS,
         _CONTINUATION if continues else "",
     ]
@@ -82,6 +93,7 @@ def system_prompt(blocks: object, members: Sequence[dict[str, Any]], now_ms: int
         # "<" is escaped so that nothing in the list can look like the end of it.
         roster = json_bytes(list(members)).decode().replace("<", "\\u003c")
         parts.append(_MEMBERS.replace("{members}", roster))
+    parts.append(space)
     return "\n\n".join(part for part in parts if part)
 
 
