@@ -195,6 +195,20 @@ class AgentTriggerPatch(Wire, kw_only=True):
     continuation: TriggerContinuation | UnsetType = UNSET
 
 
+class AgentTriggerFiring(Wire, kw_only=True):
+    """One time that a trigger fired."""
+
+    firing_id: str
+    session_id: str | UnsetType = UNSET
+    status: Literal["created", "delivered", "no-listener", "error"]
+    error: str | UnsetType = UNSET
+    fired_at: int
+    activity_key: str | UnsetType = UNSET
+    """Absent for what is no activity."""
+    activity_summary: str
+    matched_conditions: list[AgentActivityCondition] | UnsetType = UNSET
+
+
 class AgentTriggerInfo(Wire, kw_only=True):
     """A stored trigger."""
 

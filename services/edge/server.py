@@ -22,7 +22,9 @@ from services.edge.api.runs import RunActions
 from services.edge.api.secrets import SecretActions
 from services.edge.api.sessions import SessionActions
 from services.edge.api.tools import ToolActions
+from services.edge.api.triggers import TriggerActions
 from services.edge.api.verify import Verifier
+from services.edge.api.webhooks import Webhooks
 from services.edge.api.websocket import WebSockets
 from services.edge.domain.rates import Rate, Rates
 from services.edge.domain.replay import ReplayWindow
@@ -52,6 +54,7 @@ class Edge:
             secrets_addr=s.secrets_addr,
             runs_addr=s.runs_addr,
             memory_addr=s.memory_addr,
+            triggers_addr=s.triggers_addr,
         )
         self._valkey = Valkey(s.redis_url)
         self._news = TurnNews(self._peers)
@@ -72,6 +75,7 @@ class Edge:
             SecretActions(self._peers).handlers(),
             RunActions(self._peers).handlers(),
             ToolActions(self._peers).handlers(),
+            TriggerActions(self._peers).handlers(),
             messages.handlers(),
             attachments.handlers(),
             memory.handlers(),
@@ -95,7 +99,8 @@ class Edge:
             pong_s=s.pong_timeout_ms / 1000,
         )
         self._sockets = WebSockets(verifier, self._hub, self._tracker, self._rates, queue_bytes=s.send_queue_bytes)
-        self._routes = Routes(dispatcher, bodies, Info(s), self._sockets.handle, self._rates)
+        webhooks = Webhooks(self._peers, bodies, self._rates, limit=s.webhook_body_bytes)
+        self._routes = Routes(dispatcher, bodies, Info(s), self._sockets.handle, self._rates, webhooks)
         self._runner: web.ServerRunner | None = None
         self._background: asyncio.Task[None] | None = None
         self.port = 0

@@ -21,6 +21,7 @@ class EdgeSettings(Settings):
     )
     nesting_limit: int = Field(default=256, ge=1, le=1_000, description="Containers within containers in a request.")
     body_limit_bytes: int = Field(default=64 * limits.MIB, ge=1, description="Largest request body.")
+    webhook_body_bytes: int = Field(default=256 * limits.KIB, ge=1, description="Largest delivery to a webhook.")
     bodies_in_flight_bytes: int = Field(
         default=limits.BODIES_IN_FLIGHT_BYTES, ge=1, description="Request bodies held at once, all together."
     )
@@ -74,12 +75,13 @@ class EdgeSettings(Settings):
 
     hm_server_url: str = Field(default="https://hyper.media", description="Hypermedia server, as clients reach it.")
     ipfs_server_url: str = Field(default="", description="IPFS server, as clients reach it; empty: the HM server.")
+    searxng_url: str = Field(default="", description="SearXNG of `web_search`: clients are told whether there is one.")
     subscription_auth: bool = Field(default=False, description="Whether sign-in to provider subscriptions is offered.")
     commit: str = Field(default="unknown", description="Commit this was built from, shown by the version route.")
     branch: str = Field(default="unknown", description="Branch this was built from, shown by the version route.")
     build_date: str = Field(default="unknown", description="When this was built, shown by the version route.")
 
-    @field_validator("hm_server_url", "ipfs_server_url")
+    @field_validator("hm_server_url", "ipfs_server_url", "searxng_url")
     @classmethod
     def _url(cls, value: str) -> str:
         if value and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).netloc):

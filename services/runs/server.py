@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
-from seed.runs.v1 import admin_pb2, runs_pb2
+from seed.runs.v1 import admin_pb2, feed_pb2, runs_pb2, tools_pb2
 
 from libs import telemetry
 from libs.clock import now_ms
@@ -17,18 +17,29 @@ from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.store import AcceptedSignatures, Answers, Database, Outbox, Row
 from services.runs.api.admin import RunsAdminApi
 from services.runs.api.cancels import Cancels
+from services.runs.api.feed import RunFeedApi
 from services.runs.api.runs import RunsApi
+from services.runs.api.tools import ToolsApi
+from services.runs.api.user_actions import UserActions
+from services.runs.domain.continuation import CONTINUE
+from services.runs.domain.delegate import DELEGATE
+from services.runs.domain.verbs import VERBS
 from services.runs.domain.waiting import Limits
 from services.runs.settings import RunsSettings, WorkerSettings
 from services.runs.store.admin import Operations
 from services.runs.store.family import Family
+from services.runs.store.feed import Feed
 from services.runs.store.queue import Queue
 from services.runs.store.tables import accepted_signatures
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
 from services.runs.store.workers import Workers
+from services.runs.verbs.build import build_verbs
 
 log = telemetry.get_logger("runs")
+
+OTHER_VERBS = (DELEGATE, *VERBS, CONTINUE)
+"""Verbs that only turns have."""
 
 
 @dataclass(slots=True)
@@ -68,9 +79,15 @@ class Base:
 async def serve_api(settings: RunsSettings, stop: asyncio.Event) -> None:
     """Serve RunsService until `stop`: then refuse new calls, end running ones, send events, disconnect."""
     base = await Base.open(settings, "runs-api")
-    sessions = Peer("sessions", settings.sessions_addr, TokenSigner("runs-api", settings.internal_key))
+    tokens = TokenSigner("runs-api", settings.internal_key)
+    sessions = Peer("sessions", settings.sessions_addr, tokens)
     trees, cancels = Trees(base.db, base.outbox, now_ms), Cancels(sessions, base.bus)
     api = RunsApi(trees, base.queue, sessions, base.bus, cancels)
+    memory, triggers = Peer("memory", settings.memory_addr, tokens), Peer("triggers", settings.triggers_addr, tokens)
+    verbs = build_verbs(
+        sessions=sessions, memory=memory, triggers=triggers, run=trees.get, others=OTHER_VERBS, executors={}
+    )
+    actions = UserActions(sessions, base.db, verbs)
     workers = Workers(base.db, lease_ms=settings.lease_ms, now=now_ms)
     operations = Operations(base.db, base.outbox, now_ms)
     admin = RunsAdminApi(operations, base.queue.dispatch, workers, trees, cancels, base.bus)
@@ -78,11 +95,19 @@ async def serve_api(settings: RunsSettings, stop: asyncio.Event) -> None:
     server = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port, answers=Answers(base.db))
     server.add(runs_pb2.DESCRIPTOR.services_by_name["RunsService"], api)
     server.add(admin_pb2.DESCRIPTOR.services_by_name["RunsAdminService"], admin)
+    feed = RunFeedApi(Feed(base.db, base.outbox, now_ms), base.bus)
+    server.add(feed_pb2.DESCRIPTOR.services_by_name["RunFeedService"], feed)
+    server.add(tools_pb2.DESCRIPTOR.services_by_name["ToolsService"], ToolsApi(actions))
     await server.start()
+    leases = asyncio.create_task(actions.run_leases(), name="leases")
     log.info("serving", port=server.port)
     await stop.wait()
     await server.stop()
-    await sessions.close()
+    await actions.close()
+    leases.cancel()
+    await asyncio.wait([leases])
+    for peer in (sessions, memory, triggers):
+        await peer.close()
     await base.close()
 
 
@@ -103,6 +128,7 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
     base = await Base.open(settings, "runs-worker")
     tokens = TokenSigner("runs-worker", settings.internal_key)
     sessions, secrets = Peer("sessions", settings.sessions_addr, tokens), Peer("secrets", settings.secrets_addr, tokens)
+    memory, triggers = Peer("memory", settings.memory_addr, tokens), Peer("triggers", settings.triggers_addr, tokens)
     redis = Redis.from_url(settings.redis_url, socket_timeout=1.0, socket_connect_timeout=1.0)
     hosts = frozenset(h.strip() for h in settings.allowed_provider_hosts.split(",") if h.strip())
     gateway = ModelGateway(
@@ -140,6 +166,14 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
         stream_of=stream_of,
         backoff_ms=_backoff_ms,
         title=titler.consider,
+        verbs=build_verbs(
+            sessions=sessions,
+            memory=memory,
+            triggers=triggers,
+            run=Trees(base.db, base.outbox, now_ms).get,
+            others=OTHER_VERBS,
+            executors={},
+        ),
     )
     pace = Pace(
         slots=settings.worker_slots,
@@ -156,8 +190,8 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
     await health.stop(0)
     await titler.close()
     await gateway.aclose()
-    await sessions.close()
-    await secrets.close()
+    for peer in (sessions, secrets, memory, triggers):
+        await peer.close()
     await redis.aclose()
     await base.close()
 

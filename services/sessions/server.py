@@ -12,6 +12,7 @@ from seed.sessions.v1 import (
     members_pb2,
     sessions_pb2,
     threads_pb2,
+    triggered_pb2,
     turns_pb2,
     user_actions_pb2,
 )
@@ -29,9 +30,11 @@ from services.sessions.api.agents import AgentsApi
 from services.sessions.api.attachments import AttachmentsApi
 from services.sessions.api.audit import AuditApi
 from services.sessions.api.members import MembersApi
-from services.sessions.api.peers import References, Runs
+from services.sessions.api.peers import Memory, References, Runs, Triggers
 from services.sessions.api.sessions import SessionsApi
+from services.sessions.api.space import SpaceIndexes
 from services.sessions.api.threads import ThreadsApi
+from services.sessions.api.triggered import TriggeredApi
 from services.sessions.api.turns import TurnsApi
 from services.sessions.api.user_actions import UserActionsApi
 from services.sessions.domain.attachments import Bounds
@@ -53,6 +56,7 @@ from services.sessions.store.sweep import SweepStore
 from services.sessions.store.tables import accepted_signatures, audit, outbox
 from services.sessions.store.threads import ThreadStore
 from services.sessions.store.titling import TitleStore
+from services.sessions.store.triggered import TriggeredStore
 from services.sessions.store.turns import Ending, TurnStore
 from services.sessions.store.uploads import UploadStore
 from services.sessions.store.user_actions import UserActionStore
@@ -76,6 +80,8 @@ class Service:
         tokens = TokenSigner("sessions", key)
         self._secrets = Peer("secrets", settings.secrets_addr, tokens)
         self._runs_peer = Peer("runs", settings.runs_addr, tokens)
+        self._memory_peer = Peer("memory", settings.memory_addr, tokens)
+        self._triggers_peer = Peer("triggers", settings.triggers_addr, tokens)
 
         access = AccessStore(self._db)
         sessions = SessionStore(self._db, self._outbox, now=now_ms)
@@ -85,7 +91,10 @@ class Service:
         self._children = ChildStore(self._db, self._outbox, now=now_ms, sweep_ms=settings.turn_sweep_ms)
         self._turns = TurnStore(self._db, self._outbox, self._children, now=now_ms)
         continued = ContinuationStore(self._db, self._outbox, now=now_ms, sweep_ms=sweep_ms)
-        self._runs = Runs(self._runs_peer, deletions)
+        drops = (Memory(self._memory_peer).drop, Triggers(self._triggers_peer).drop)
+        self._runs = Runs(self._runs_peer, deletions, *drops)
+        triggered = TriggeredStore(self._db, self._outbox, now=now_ms, sweep_ms=sweep_ms)
+        self._spaces = SpaceIndexes(self._memory_peer, self._triggers_peer, self._bus, now_ms)
         self._left = SweepStore(self._db, now=now_ms, sweep_ms=sweep_ms)
         self._actions = UserActionStore(self._db, self._outbox, now=now_ms, lease_ms=settings.user_action_lease_ms)
 
@@ -101,7 +110,9 @@ class Service:
         self._uploads = UploadStore(self._db, self._blobs, attachments, bounds, now=now_ms)
 
         # A message is known by its signature already, and its repeat waits for the turn as the first did.
-        answers = Answers(self._db, besides=("SessionsService.MessageSession",))
+        # A use of a verb must not begin twice: runs keeps what it was answered.
+        besides = ("SessionsService.MessageSession", "UserActionsService.BeginUserAction")
+        answers = Answers(self._db, besides=besides)
         verifier = TokenVerifier("sessions", key)
         self._server = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port, answers=answers)
         agents = AgentStore(self._db, self._outbox, now=now_ms)
@@ -115,11 +126,27 @@ class Service:
             (
                 sessions_pb2,
                 "SessionsService",
-                SessionsApi(access, sessions, messages, deletions, references, self._runs, now_ms),
+                SessionsApi(
+                    access,
+                    sessions,
+                    messages,
+                    deletions,
+                    references,
+                    self._runs,
+                    self._children,
+                    self._spaces,
+                    triggered,
+                    now_ms,
+                ),
             ),
             (attachments_pb2, "AttachmentsService", AttachmentsApi(access, attachments, self._uploads, bounds)),
-            (turns_pb2, "TurnsService", TurnsApi(self._turns, self._children, continued, TitleStore(self._db), now_ms)),
+            (
+                turns_pb2,
+                "TurnsService",
+                TurnsApi(self._turns, self._children, continued, TitleStore(self._db), self._spaces, now_ms),
+            ),
             (threads_pb2, "ThreadsService", ThreadsApi(ThreadStore(self._db))),
+            (triggered_pb2, "TriggeredService", TriggeredApi(triggered, self._runs)),
             (user_actions_pb2, "UserActionsService", UserActionsApi(access, self._actions)),
         ):
             self._server.add(services.DESCRIPTOR.services_by_name[name], api)
@@ -134,6 +161,7 @@ class Service:
         """Connect and serve."""
         await self._db.open()
         await self._bus.start()
+        await self._spaces.listen()
         self._background = [
             asyncio.create_task(self._outbox.run(), name="outbox"),
             asyncio.create_task(self._sweep(), name="sweep"),
@@ -151,6 +179,8 @@ class Service:
         await self._outbox.close()
         await self._secrets.close()
         await self._runs_peer.close()
+        await self._memory_peer.close()
+        await self._triggers_peer.close()
         await self._db.close()
 
     async def _sweep(self) -> None:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
+import secrets as random
 
 from seed.triggers.v1 import triggers_pb2
 
 from libs import telemetry
+from libs.clock import now_ms
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.store import AcceptedSignatures, Answers, Database, Outbox
 from services.triggers.api.access import AgentAccess
 from services.triggers.api.triggers import TriggersApi
+from services.triggers.domain.definition import Rules
+from services.triggers.domain.rate import Rate
+from services.triggers.domain.webhooks import WebhookSecrets
+from services.triggers.monitor.clock import Clock
+from services.triggers.monitor.completed import EndedRuns
+from services.triggers.monitor.dispatch import Dispatch
+from services.triggers.monitor.loops import every
 from services.triggers.settings import TriggersSettings
+from services.triggers.store.cursors import CursorStore
+from services.triggers.store.firings import FiringStore
 from services.triggers.store.tables import accepted_signatures
 from services.triggers.store.tables import outbox as outbox_rows
 from services.triggers.store.triggers import TriggerStore
@@ -22,11 +31,11 @@ from services.triggers.store.triggers import TriggerStore
 log = telemetry.get_logger("triggers")
 
 ROLES = ("api", "monitor", "all")
+_SWEEP_S = 1.0
 
 
-def now_ms() -> int:
-    """Unix milliseconds."""
-    return time.time_ns() // 1_000_000
+def _new_id() -> str:
+    return random.token_urlsafe(6)
 
 
 async def serve(role: str, settings: TriggersSettings, stop: asyncio.Event) -> None:
@@ -37,7 +46,9 @@ async def serve(role: str, settings: TriggersSettings, stop: asyncio.Event) -> N
     db = Database(settings.database_url, size=settings.database_pool, accepted=accepted)
     bus = Bus(settings.nats_url, identity)
     outbox = Outbox(db, outbox_rows, bus.publish)
-    sessions = Peer("sessions", settings.sessions_addr, tokens)
+    sessions, runs = Peer("sessions", settings.sessions_addr, tokens), Peer("runs", settings.runs_addr, tokens)
+    firings = FiringStore(db, now=now_ms, sweep_ms=settings.firing_sweep_ms)
+    dispatch = Dispatch(firings, sessions, runs)
     server = RpcServer(
         TokenVerifier("triggers", settings.internal_key),
         host=settings.grpc_host,
@@ -45,19 +56,38 @@ async def serve(role: str, settings: TriggersSettings, stop: asyncio.Event) -> N
         answers=Answers(db),
     )
     if role != "monitor":
-        api = TriggersApi(AgentAccess(sessions), TriggerStore(db))
+        api = TriggersApi(
+            AgentAccess(sessions),
+            Rules(_new_id, webhooks=settings.webhooks),
+            TriggerStore(db, outbox, now=now_ms),
+            firings,
+            WebhookSecrets(settings.webhook_key, settings.internal_key),
+            Rate(settings.webhook_deliveries, now_ms),
+            dispatch.carry_out,
+            dispatch.forget,
+            webhooks=settings.webhooks,
+        )
         server.add(triggers_pb2.DESCRIPTOR.services_by_name["TriggersService"], api)
+    watches = []
+    if role != "api":
+        clock, ended = Clock(firings, dispatch), EndedRuns(firings, CursorStore(db), dispatch, runs)
+        watches = [
+            every(settings.activity_poll_interval_ms / 1000, "schedules", clock.look),
+            every(settings.ended_runs_poll_ms / 1000, "ended runs", ended.look),
+            every(_SWEEP_S, "left firings", dispatch.sweep),
+        ]
     await asyncio.gather(db.open(), bus.start())
-    background = [asyncio.create_task(outbox.run(), name="outbox")]
+    background = [asyncio.create_task(outbox.run(), name="outbox"), *(asyncio.create_task(watch) for watch in watches)]
     await server.start()
     log.info("serving", role=role, port=server.port)
     await stop.wait()
+    # Calls end first: they still need everything below.
     await server.stop()
     for task in background:
         task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*background)
+    await asyncio.gather(*background, return_exceptions=True)
     await outbox.close()
     await bus.close()
     await sessions.close()
+    await runs.close()
     await db.close()

@@ -1,8 +1,10 @@
 """Answers about triggers."""
 
+from msgspec import UNSET, UnsetType
+
 from ..base import Response
 from ..sessions import SessionInfo
-from ..triggers import AgentTriggerInfo
+from ..triggers import AgentTriggerFiring, AgentTriggerInfo
 
 
 class ListAgentTriggersResponse(Response, kw_only=True):
@@ -16,12 +18,17 @@ class GetAgentTriggerResponse(Response, kw_only=True):
 
     trigger: AgentTriggerInfo
     sessions: list[SessionInfo]
+    firings: list[AgentTriggerFiring] | UnsetType = UNSET
+    """Newest first, at most 25."""
+    webhook_secret: str | UnsetType = UNSET
+    """Of a webhook, for those who may edit."""
 
 
 class CreateAgentTriggerResponse(Response, kw_only=True):
     """Answer to CreateAgentTrigger."""
 
     trigger: AgentTriggerInfo
+    webhook_secret: str | UnsetType = UNSET
 
 
 class UpdateAgentTriggerResponse(Response, kw_only=True):

@@ -20,6 +20,13 @@ class TooSlow(SeedError):
     reason = "TOO_SLOW"
 
 
+class UnsupportedMedia(SeedError):
+    """415: the body is not declared as what the route takes."""
+
+    status = 415
+    reason = "UNSUPPORTED_MEDIA"
+
+
 class Bodies:
     """The budget of all bodies in flight. `limit` and `budget` are bytes, `timeout_s` what a body may take at least."""
 
@@ -38,24 +45,27 @@ class Bodies:
         """Return what was held, once the request is answered."""
         self._held -= size
 
-    async def read(self, request: web.BaseRequest) -> tuple[bytes, int]:
-        """The whole body and how much of the budget it holds; the caller gives that back.
+    async def read(self, request: web.BaseRequest, *, limit: int = 0) -> tuple[bytes, int]:
+        """The whole body and how much of the budget it holds; the caller gives that back. `limit` is a lower one.
 
         Raises TooLarge (before reading, when the length is stated), Unavailable, TooSlow.
         """
+        most = min(limit or self._limit, self._limit)
         stated = request.content_length
-        if stated is not None and stated > self._limit:
+        if stated is not None and stated > most:
             raise TooLarge("Request body is too large")
         content = request.content
         if content.is_eof():
             body = content.read_nowait()
+            if len(body) > most:
+                raise TooLarge("Request body is too large")
             self.hold(len(body))
             return body, len(body)
         if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return await self._collect(content, stated or 0)
+        return await self._collect(content, stated or 0, most)
 
-    async def _collect(self, content: StreamReader, stated: int) -> tuple[bytes, int]:
+    async def _collect(self, content: StreamReader, stated: int, most: int) -> tuple[bytes, int]:
         self.hold(stated)
         held, size = stated, 0
         chunks: list[bytes] = []
@@ -67,7 +77,7 @@ class Bodies:
                 if not chunk:
                     return b"".join(chunks), held
                 size += len(chunk)
-                if size > self._limit:
+                if size > most:
                     raise TooLarge("Request body is too large")
                 if size > held:
                     self.hold(size - held)

@@ -10,10 +10,12 @@ from multidict import CIMultiDict
 from libs import telemetry
 from libs.errors import Internal, SeedError
 from libs.protocol import PROTOCOL_VERSION
-from services.edge.api.body import Bodies
+from services.edge.api.body import Bodies, UnsupportedMedia
 from services.edge.api.call import Streamed
 from services.edge.api.dispatch import Dispatcher, error_answer
 from services.edge.api.info import Info
+from services.edge.api.webhooks import PATH as WEBHOOKS
+from services.edge.api.webhooks import Webhooks
 from services.edge.domain.rates import Rates
 from services.edge.domain.replay import Answer
 
@@ -40,13 +42,6 @@ _TEXT = {
 } | _PROTOCOL
 
 
-class UnsupportedMedia(SeedError):
-    """415: the body is not declared as CBOR."""
-
-    status = 415
-    reason = "UNSUPPORTED_MEDIA"
-
-
 def text_response(status: int, text: str) -> web.Response:
     """A plain text answer."""
     return web.Response(status=status, body=text.encode(), headers=_TEXT)
@@ -62,9 +57,10 @@ class Routes:
         info: Info,
         websocket: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         rates: Rates,
+        webhooks: Webhooks,
     ) -> None:
         self._dispatcher, self._bodies, self._info, self._websocket = dispatcher, bodies, info, websocket
-        self._rates = rates
+        self._rates, self._webhooks = rates, webhooks
         # Copied by every response: building it from a dict costs more.
         self._cbor = CIMultiDict(_CBOR)
 
@@ -76,6 +72,9 @@ class Routes:
                 return await self._message(request)
             if method == hdrs.METH_OPTIONS:
                 return web.Response(status=204, headers=_PREFLIGHT)
+        elif method == hdrs.METH_POST:
+            if path.startswith(WEBHOOKS):
+                return await self._webhooks.handle(request)
         elif method == hdrs.METH_GET:
             if path == WEBSOCKET:
                 return await self._websocket(request)

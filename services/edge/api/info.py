@@ -32,7 +32,7 @@ class Info:
                 version=self._version,
                 hm_server_url=s.hm_server_url,
                 ipfs_server_url=s.ipfs_server_url or s.hm_server_url,
-                web_tools=WebTools(search=False, read_browser=False),
+                web_tools=WebTools(search=bool(s.searxng_url), read_browser=False),
                 subscription_auth=s.subscription_auth,
                 code_exec=False,
                 code_exec_reason="Code execution is disabled by configuration",

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
 from seed.runs.v1 import runs_pb2 as pb
+from seed.runs.v1 import tools_pb2 as verbs_pb
 
 from libs.protocol import responses as out
 from services.edge.api import views
 from services.edge.api.call import Call, Handler
 from services.edge.upstream import Peers
 
+INVOKE_SECONDS = 660.0
+"""What a verb may take, and a moment."""
+
 
 class RunActions:
     """Handlers of the runs area; runs owns the data."""
 
     def __init__(self, peers: Peers) -> None:
-        self._peer, self._runs = peers.runs, peers.runs_stub
+        self._peer, self._runs, self._verbs = peers.runs, peers.runs_stub, peers.verbs_stub
 
     def handlers(self) -> dict[str, Handler]:
         """The actions served here."""
@@ -25,6 +30,7 @@ class RunActions:
             "SignalRun": self.signal,
             "GetRunJournal": self.journal,
             "StopSession": self.stop_session,
+            "InvokeSessionTool": self.invoke,
         }
 
     async def get(self, call: Call) -> out.GetRunResponse:
@@ -68,3 +74,16 @@ class RunActions:
         request = pb.StopSessionRequest(session_id=call.text("sessionId"))
         r = await call.write(self._peer, self._runs.StopSession, request)
         return out.StopSessionResponse(session_id=r.session_id, stopped=r.stopped)
+
+    async def invoke(self, call: Call) -> out.InvokeSessionToolResponse:
+        """InvokeSessionTool."""
+        request = verbs_pb.InvokeSessionToolRequest(
+            session_id=call.text("sessionId"), verb=call.text("verb"), input=call.json("input")
+        )
+        r = await call.write(self._peer, self._verbs.InvokeSessionTool, request, timeout_s=INVOKE_SECONDS)
+        return out.InvokeSessionToolResponse(
+            session_id=r.session_id,
+            result_event_id=r.result_event_id,
+            output=views.DECODED(r.output) if r.HasField("output") else UNSET,
+            error=r.error if r.HasField("error") else UNSET,
+        )

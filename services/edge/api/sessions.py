@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import UNSET
 from seed.sessions.v1 import sessions_pb2 as se
 
@@ -9,7 +11,7 @@ from libs.protocol import responses as out
 from libs.protocol.sessions import SessionListCursor
 from services.edge.api import views
 from services.edge.api.call import Call, Handler
-from services.edge.domain.shims import session_for, sessions_for
+from services.edge.domain.shims import context_for, session_for, sessions_for
 from services.edge.upstream import Peers
 
 
@@ -65,6 +67,9 @@ class SessionActions:
             session=session_for(call.protocol, views.session(r.session)),
             events=[views.session_event(e) for e in r.events],
             system_prompt_markdown=r.system_prompt,
+            trigger_context=context_for(call.protocol, views.DECODED(r.trigger_context))
+            if r.trigger_context
+            else UNSET,
         )
 
     async def update(self, call: Call) -> out.UpdateSessionResponse:
@@ -82,3 +87,7 @@ class SessionActions:
         request = se.DeleteSessionRequest(session_id=call.text("sessionId"))
         r = await call.write(self._peer, self._sessions.DeleteSession, request)
         return out.DeleteSessionResponse(session_id=r.session_id, agent_id=r.agent_id)
+
+
+def _trigger_context(call: Call, told: bytes) -> Any:
+    return context_for(call.protocol, views.DECODED(told)) if told else UNSET

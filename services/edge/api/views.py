@@ -11,6 +11,7 @@ from seed.memory.v1 import tools_pb2
 from seed.runs.v1 import runs_pb2
 from seed.secrets.v1 import secrets_pb2
 from seed.sessions.v1 import attachments_pb2, members_pb2, types_pb2
+from seed.triggers.v1 import triggers_pb2
 
 from libs.protocol.agents import AgentCollaboratorInfo, AgentInfo, AgentInviteInfo
 from libs.protocol.memory import AgentToolInfo
@@ -18,6 +19,7 @@ from libs.protocol.responses import ProviderOAuthStatusResponse
 from libs.protocol.runs import RunInfo, RunJournalEntryInfo
 from libs.protocol.secrets import ProviderModelInfo, RedactedModelProvider, RedactedSecret, SigningIdentity
 from libs.protocol.sessions import SessionAttachmentInfo, SessionEvent, SessionInfo
+from libs.protocol.triggers import AgentTriggerFiring, AgentTriggerInfo
 from libs.wire import decode
 
 Embed = Callable[[bytes], Any]
@@ -121,6 +123,41 @@ def run(r: runs_pb2.Run, embed: Embed = DECODED, *, children: bool = True) -> Ru
         started_at=_optional(r, "started_at"),
         finished_at=_optional(r, "finished_at"),
         updated_at=r.updated_at,
+    )
+
+
+def trigger(t: triggers_pb2.Trigger) -> AgentTriggerInfo:
+    """A trigger."""
+    return AgentTriggerInfo(
+        id=t.id,
+        account=t.account,
+        agent_id=t.agent_id,
+        name=t.name,
+        enabled=t.enabled,
+        source=DECODED(t.source),
+        prompt=DECODED(t.prompt),
+        continuation=DECODED(t.continuation) if t.continuation else UNSET,
+        merged_into=_optional(t, "merged_into"),
+        created_at=t.created_at,
+        updated_at=t.updated_at,
+        last_checked_at=_optional(t, "last_checked_at"),
+        last_fired_at=_optional(t, "last_fired_at"),
+        last_error=_optional(t, "last_error"),
+    )
+
+
+def firing(f: triggers_pb2.Firing) -> AgentTriggerFiring:
+    """A firing of a trigger."""
+    status: Any = f.status
+    return AgentTriggerFiring(
+        firing_id=f.id,
+        session_id=_optional(f, "session_id"),
+        status=status,
+        error=_optional(f, "error"),
+        fired_at=f.fired_at,
+        activity_key=_optional(f, "activity_key"),
+        activity_summary=f.activity_summary,
+        matched_conditions=DECODED(f.matched_conditions) if f.matched_conditions else UNSET,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from seed.memory.v1 import memory_pb2_grpc, tools_pb2_grpc
 from seed.runs.v1 import runs_pb2_grpc
+from seed.runs.v1 import tools_pb2_grpc as verbs_pb2_grpc
 from seed.secrets.v1 import secrets_pb2_grpc
 from seed.sessions.v1 import (
     access_pb2_grpc,
@@ -14,6 +15,7 @@ from seed.sessions.v1 import (
     members_pb2_grpc,
     sessions_pb2_grpc,
 )
+from seed.triggers.v1 import triggers_pb2_grpc
 
 from libs.rpc import Peer, TokenSigner
 
@@ -26,12 +28,15 @@ class Peers:
     `sessions_addr` and the others are host:port or any gRPC target.
     """
 
-    def __init__(self, *, key: str, sessions_addr: str, secrets_addr: str, runs_addr: str, memory_addr: str) -> None:
+    def __init__(
+        self, *, key: str, sessions_addr: str, secrets_addr: str, runs_addr: str, memory_addr: str, triggers_addr: str
+    ) -> None:
         tokens = TokenSigner(IDENTITY, key)
         self.sessions = Peer("sessions", sessions_addr, tokens)
         self.secrets = Peer("secrets", secrets_addr, tokens)
         self.runs = Peer("runs", runs_addr, tokens)
         self.memory = Peer("memory", memory_addr, tokens)
+        self.triggers = Peer("triggers", triggers_addr, tokens)
 
         self.access_stub: Any = self.sessions.stub(access_pb2_grpc.AccessServiceStub)
         self.agents_stub: Any = self.sessions.stub(agents_pb2_grpc.AgentsServiceStub)
@@ -39,7 +44,9 @@ class Peers:
         self.members_stub: Any = self.sessions.stub(members_pb2_grpc.MembersServiceStub)
         self.sessions_stub: Any = self.sessions.stub(sessions_pb2_grpc.SessionsServiceStub)
         self.runs_stub: Any = self.runs.stub(runs_pb2_grpc.RunsServiceStub)
+        self.verbs_stub: Any = self.runs.stub(verbs_pb2_grpc.ToolsServiceStub)
         self.memory_stub: Any = self.memory.stub(memory_pb2_grpc.MemoryServiceStub)
+        self.triggers_stub: Any = self.triggers.stub(triggers_pb2_grpc.TriggersServiceStub)
         self.tools_stub: Any = self.memory.stub(tools_pb2_grpc.ToolDocumentsServiceStub)
         self.secrets_stub: Any = self.secrets.stub(secrets_pb2_grpc.SecretsServiceStub)
         self.providers_stub: Any = self.secrets.stub(secrets_pb2_grpc.ProvidersServiceStub)
@@ -49,5 +56,5 @@ class Peers:
 
     async def close(self) -> None:
         """Close all channels; running calls fail."""
-        for peer in (self.sessions, self.secrets, self.runs, self.memory):
+        for peer in (self.sessions, self.secrets, self.runs, self.memory, self.triggers):
             await peer.close()

@@ -51,6 +51,7 @@ START = sql(
         not_before=_NOW,
         notify=param("notify", sa.Text),
         budget_ms=param("budget_ms", sa.BigInteger),
+        behind=param("behind", sa.Boolean),
         created_at=_NOW,
         updated_at=_NOW,
         version=sa.literal_column("1"),
@@ -65,6 +66,30 @@ _notify = sql(
     .values(notify=sa.case((param("notify", sa.Text) == "", r.notify), else_=param("notify", sa.Text)))
     .returning(runs)
 )
+
+# Of what comes before a run in its session and is not out of the way, the first: whichever it is, what takes it out of
+# the way hands on to the next, and so on to the run.
+_before = sql(
+    sa.select(r.id)
+    .where(
+        r.session_id == param("session_id", sa.Text),
+        r.status.in_(["queued", "claimed", "running"]),
+        sa.tuple_(r.created_at, r.id) < sa.tuple_(param("created_at"), param("id", sa.Text)),
+    )
+    .order_by(r.created_at, r.id)
+    .limit(1)
+    .with_for_update()
+)
+_follow = sql(sa.update(runs).where(r.id == param("id", sa.Text)).values(followed=True))
+_look_at = sql(sa.update(runs).where(r.id == param("id", sa.Text)).values(behind=False).returning(runs))
+_next = sql(
+    sa.select(r.id)
+    .where(r.session_id == param("session_id", sa.Text), r.status == "queued")
+    .order_by(r.created_at, r.id)
+    .limit(1)
+    .with_for_update()
+)
+_hand_on = sql(sa.update(runs).where(r.id == param("id", sa.Text)).values(behind=False, followed=True))
 
 _next_due = sql(sa.select(sa.func.min(r.not_before)).where(r.status == "queued", r.not_before > _NOW))
 # Locks in the order that a cancel locks in, so that neither waits for the other in a circle.
@@ -158,7 +183,7 @@ _keep = sql(
         usage=sa.func.coalesce(param("usage", sa.LargeBinary), r.usage),
     )
 )
-_resume = sql(
+RESUME = sql(
     sa.update(runs)
     .where(r.id == param("id", sa.Text))
     .values(status="queued", wait=None, budget_ms=None, not_before=_NOW, **_TOUCH)
@@ -228,6 +253,30 @@ async def roll_up(tx: Tx, line: Sequence[Row], *children: Row) -> None:
             return
 
 
+async def hand_on(tx: Tx, row: Row | None) -> None:
+    """A locked run has ended or parked: the next of its session may be claimed.
+
+    Whoever queues a run behind another locks that one, so none is missed, and pays for it: others need no look.
+    """
+    if row is None or not row["followed"] or row["session_id"] is None:
+        return
+    following = await tx.fetchval(_next, session_id=row["session_id"])
+    if following is not None:
+        await tx.execute(_hand_on, id=following)
+
+
+async def start_behind(tx: Tx, turn: st.TurnStart, notify: str, budget_ms: int, now: int) -> Row | None:
+    """The run of a turn that was opened behind another one, unless there is one."""
+    row = await tx.fetchrow(START, **{**start_values(turn, notify, budget_ms, now), "behind": True})
+    if row is None:
+        return None
+    before = await tx.fetchval(_before, session_id=row["session_id"], created_at=row["created_at"], id=row["id"])
+    if before is None:
+        return await tx.fetchrow(_look_at, id=row["id"])
+    await tx.execute(_follow, id=before)
+    return row
+
+
 async def start_child(tx: Tx, turn: st.TurnStart, notify: str, budget_ms: int, now: int) -> Row | None:
     """The run of a delegated turn, unless there is one; the parent's row is locked by this.
 
@@ -274,6 +323,7 @@ def start_values(turn: st.TurnStart, notify: str, budget_ms: int, now: int) -> d
         "max_failures": 3 if background else 1,
         "notify": notify,
         "budget_ms": budget_ms or None,
+        "behind": False,
         "now": now,
     }
 
@@ -303,6 +353,10 @@ class Queue:
         if turn.parent_run_id:
             async with self._outbox.transaction() as tx:
                 row = await start_child(tx, turn, notify, self._budget, self._now())
+                emit(tx, [row] if row is not None else [])
+        elif turn.queued_behind:
+            async with self._outbox.transaction() as tx:
+                row = await start_behind(tx, turn, notify, self._budget, self._now())
                 emit(tx, [row] if row is not None else [])
         else:
             row = await self._db.fetchrow(START, **start_values(turn, notify, self._budget, self._now()))
@@ -376,6 +430,7 @@ class Queue:
             )
             if row is not None:
                 await roll_up(tx, line, row)
+            await hand_on(tx, row)
             emit(tx, [row] if row is not None else [])
             return row
 
@@ -395,7 +450,7 @@ class Queue:
             row = await lock_run(tx, run_id)
             if row is None or row["status"] != "waiting" or waits_for(row) != BUDGET_PAUSE:
                 return None
-            row = await tx.fetchrow(_resume, id=run_id, now=self._now())
+            row = await tx.fetchrow(RESUME, id=run_id, now=self._now())
             emit(tx, [row] if row is not None else [])
             return row
 

@@ -64,6 +64,10 @@ runs = sa.Table(
     sa.Column("not_before", sa.BigInteger, nullable=False),
     sa.Column("lease_until", sa.BigInteger, nullable=True),
     sa.Column("worker", sa.Text, nullable=True),
+    # Queued behind an earlier run of its session: no claim looks at it until that run is out of the way.
+    sa.Column("behind", sa.Boolean, nullable=False, server_default=sa.false()),
+    # A run may stand behind this one: whatever takes this one out of the way lets the next of the session be looked at.
+    sa.Column("followed", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("cancel_requested", sa.Boolean, nullable=False, server_default=sa.false()),
     # NATS subject of a caller that waits for the outcome.
     sa.Column("notify", sa.Text, nullable=False),
@@ -91,6 +95,7 @@ sa.Index(
     "runs_open",
     runs.c.status,
     runs.c.account,
+    runs.c.behind,
     runs.c.queue,
     runs.c.created_at,
     runs.c.id,
@@ -144,3 +149,24 @@ dispatch_ring = sa.Table("dispatch_ring", metadata, sa.Column("after", sa.Text(c
 outbox = outbox_table(metadata)
 
 accepted_signatures = accepted_signatures_table(metadata)
+
+# Runs that have ended and that triggers has not dealt with. A database trigger on `runs` writes the rows.
+ended_runs = sa.Table(
+    "ended_runs",
+    metadata,
+    # The transaction that ended it: what is older than all running ones is complete, so reading by it misses none.
+    sa.Column("xid", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("n", sa.BigInteger, sa.Identity(), primary_key=True),
+    _id("run_id"),
+)
+
+signal_deliveries = sa.Table(
+    "signal_deliveries",
+    metadata,
+    # What a repeated delivery is known by.
+    _id("id", key=True),
+    # Run that was woken; null when none was.
+    _id("run_id", null=True),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+sa.Index("signal_deliveries_by_time", signal_deliveries.c.created_at)

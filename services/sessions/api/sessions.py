@@ -11,14 +11,17 @@ from libs.protocol import limits
 from libs.rpc import Caller
 from services.sessions.api.decoding import document, only, optional
 from services.sessions.api.peers import References, Runs
-from services.sessions.domain import access, content, naming, paging, prompt
+from services.sessions.api.space import SpaceIndexes
+from services.sessions.domain import access, children, content, naming, paging, prompt
 from services.sessions.domain.ids import message_key, named, request_hash, request_key
 from services.sessions.store.access import AccessStore
+from services.sessions.store.children import ChildStore
 from services.sessions.store.deletions import DeletionStore
 from services.sessions.store.messages import Message, MessageStore
 from services.sessions.store.repeats import Request
 from services.sessions.store.rows import Row, agent_of, session_of
 from services.sessions.store.sessions import Selection, SessionStore
+from services.sessions.store.triggered import TriggeredStore
 from services.sessions.store.turns import roster_of
 
 _HEADS_MAX = 1_000
@@ -43,10 +46,15 @@ class SessionsApi:
         deletions: DeletionStore,
         references: References,
         runs: Runs,
+        kids: ChildStore,
+        spaces: SpaceIndexes,
+        triggered: TriggeredStore,
         now: Callable[[], int],
     ) -> None:
         self._access, self._sessions, self._messages = access, sessions, messages
+        self._children, self._spaces = kids, spaces
         self._deletions, self._references, self._runs, self._now = deletions, references, runs, now
+        self._triggered = triggered
 
     async def CreateSession(self, request: pb.CreateSessionRequest, caller: Caller) -> pb.CreateSessionResponse:
         """Open an idle session."""
@@ -90,11 +98,14 @@ class SessionsApi:
         text = ""
         if not request.without_prompt:
             members = prompt.roster(row["owner"], roster_of(row))
+            own = document(row["definition"])
+            spec = await self._children.contract(row["run_id"]) if row["run_id"] is not None else b""
             text = prompt.system_prompt(
-                document(row["definition"])["systemPrompt"],
+                children.persona(spec) or own["systemPrompt"],
                 members,
                 self._now(),
                 continues=row["parent_session_id"] is None,
+                space=await self._spaces.text(row["owner"], row["agent_id"], own, children.tools(spec)),
             )
         return pb.GetSessionResponse(
             session=session_of(row),
@@ -103,6 +114,7 @@ class SessionsApi:
             access_role=role,
             # The log may have grown since the session was read.
             last_seq=max(row["last_seq"], events[-1].seq if events else 0),
+            trigger_context=await self._triggered.context(session_id) if row["started_by_trigger"] is not None else b"",
         )
 
     async def UpdateSession(self, request: pb.UpdateSessionRequest, caller: Caller) -> pb.UpdateSessionResponse:

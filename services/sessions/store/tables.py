@@ -273,3 +273,14 @@ outbox = outbox_table(metadata)
 
 audit = audit_table(metadata)
 accepted_signatures = accepted_signatures_table(metadata)
+
+session_triggers = sa.Table(
+    "session_triggers",
+    metadata,
+    # What started a session, apart from it: only one reader in many wants to know.
+    _id("session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), key=True),
+    _id("trigger_id"),
+    # The public AgentSessionTriggerContext as it was when the trigger fired
+    sa.Column("context", sa.LargeBinary, nullable=False),
+)
+sa.Index("session_triggers_by_trigger", session_triggers.c.trigger_id)

@@ -9,12 +9,7 @@ import sqlalchemy as sa
 from seed.triggers.v1 import triggers_pb2 as pb
 
 from libs.richtext import blocks_to_markdown
-from libs.store import Row
-
-
-def param(name: str, kind: Any) -> sa.BindParameter[Any]:
-    """A parameter of a statement, given by name when it runs."""
-    return sa.bindparam(name, type_=kind)
+from libs.store import Row, param
 
 
 def text(name: str) -> sa.BindParameter[Any]:
@@ -22,17 +17,12 @@ def text(name: str) -> sa.BindParameter[Any]:
     return param(name, sa.Text)
 
 
-def number(name: str) -> sa.BindParameter[Any]:
-    """An integer parameter; times are Unix milliseconds."""
-    return param(name, sa.BigInteger)
-
-
 def binary(name: str) -> sa.BindParameter[Any]:
     """A document parameter."""
     return param(name, sa.LargeBinary)
 
 
-NOW = number("now")
+NOW = param("now")
 
 _OPTIONAL = ("merged_into", "last_checked_at", "last_fired_at", "last_error")
 

@@ -86,7 +86,7 @@ trigger_firings = sa.Table(
     _text("error", null=True),
     _document("matched", null=True),
     _id("session_id", null=True),
-    # The run whose end fired it.
+    # Root of the run whose end fired it
     _id("cause_run_id", null=True),
     _ms("fired_at"),
     # The AgentSessionTriggerContext as it was then, and the continuation; gone once it is carried out.
@@ -118,16 +118,30 @@ watermarks = sa.Table(
     "watermarks",
     metadata,
     _id("account", key=True),
-    # Keys of the events that were looked at, newest first.
-    sa.Column("seen", sa.ARRAY(sa.Text), nullable=False),
-    # False until a first poll has succeeded.
-    sa.Column("begun", sa.Boolean, nullable=False),
-    _ms("checked_at"),
+    # False until a first poll has read the feed.
+    sa.Column("begun", sa.Boolean, nullable=False, server_default=sa.false()),
+    # When a poll last succeeded; null before.
+    _ms("checked_at", null=True),
     # When the feed is to be asked again.
     _ms("next_at"),
+    # Why the last poll failed; null when it did not.
     _text("last_error", null=True),
+    # Which poll has it, and until when it is left to it.
+    _text("lease", null=True),
+    _ms("leased_until", null=True),
 )
 sa.Index("watermarks_due", watermarks.c.next_at)
+
+seen_events = sa.Table(
+    "seen_events",
+    metadata,
+    # Rows and not a list in the watermark: each event adds one, and the list has hundreds.
+    _id("account", sa.ForeignKey("watermarks.account", ondelete="CASCADE"), key=True),
+    sa.Column("event_key", sa.Text(collation="C"), primary_key=True),
+    # Grows: the newest are kept.
+    sa.Column("position", sa.BigInteger, sa.Identity(), nullable=False),
+)
+sa.Index("seen_events_by_position", seen_events.c.account, seen_events.c.position)
 
 cursors = sa.Table(
     "cursors",
