@@ -4,6 +4,6 @@ An unknown `SEED_AGENTS_*` variable is a start-up error that names the nearest k
 goes unnoticed. Every process knows the names of all services (`catalog.py`), because operators share one environment.
 """
 
-from libs.settings.base import Settings, SettingsError, load
+from libs.settings.base import Settings, SettingsError, http_url, load
 
-__all__ = ["Settings", "SettingsError", "load"]
+__all__ = ["Settings", "SettingsError", "http_url", "load"]

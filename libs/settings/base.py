@@ -6,6 +6,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -17,6 +18,13 @@ S = TypeVar("S", bound="Settings")
 
 class SettingsError(Exception):
     """A variable is unknown or has a value that cannot be used. The message says which and what to do."""
+
+
+def http_url(value: str) -> str:
+    """A base URL without its last slashes. Raises ValueError for anything but http and https."""
+    if urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname:
+        raise ValueError("must be an http or https URL")
+    return value.rstrip("/")
 
 
 class Settings(BaseSettings):

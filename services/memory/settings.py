@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from pydantic import Field, field_validator
 
 from libs.blobs import location
 from libs.protocol import limits
-from libs.settings import Settings
+from libs.settings import Settings, http_url
 
 
 class MemorySettings(Settings):
@@ -45,9 +43,7 @@ class MemorySettings(Settings):
     @field_validator("hm_server_url")
     @classmethod
     def _hm_url(cls, value: str) -> str:
-        if urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname:
-            raise ValueError("must be an http or https URL")
-        return value.rstrip("/")
+        return http_url(value)
 
     def allowed_hosts(self) -> frozenset[str]:
         """The hosts of `allowed_download_hosts`, in lower case."""

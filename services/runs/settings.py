@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 import msgspec
 from pydantic import Field, field_validator
 
 from libs.protocol.models import CHATGPT, CHATGPT_URL
-from libs.settings import Settings
+from libs.settings import Settings, http_url
 
 
 class RunsSettings(Settings):
@@ -27,6 +25,18 @@ class RunsSettings(Settings):
         ge=0,
         description="Age at which a new run pauses until it is signaled, instead of going on; 0 = never.",
     )
+    hm_server_url: str = Field(default="https://hyper.media", description="Hypermedia server that agents search.")
+    searxng_url: str = Field(default="", description="SearXNG that agents search the web with; empty: they cannot.")
+
+    @field_validator("hm_server_url")
+    @classmethod
+    def _hm_url(cls, value: str) -> str:
+        return http_url(value)
+
+    @field_validator("searxng_url")
+    @classmethod
+    def _searxng_url(cls, value: str) -> str:
+        return value and http_url(value)
 
 
 class WorkerSettings(RunsSettings):
@@ -57,9 +67,7 @@ class WorkerSettings(RunsSettings):
     @field_validator("chatgpt_url")
     @classmethod
     def _http_url(cls, value: str) -> str:
-        if urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname:
-            raise ValueError("must be an http or https URL")
-        return value.rstrip("/")
+        return http_url(value)
 
     def vendor_urls(self) -> dict[str, str]:
         """Where the operator says that vendors are, by provider type, and ChatGPT's backend."""

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from libs.settings import Settings, SettingsError
+from libs.settings import Settings, SettingsError, http_url
 from services.secrets.domain.oauth import OPENAI, OAuthClient
 
 _COMMAND_SECONDS = 30
@@ -57,9 +57,7 @@ class SecretsSettings(Settings):
     @field_validator("hm_server_url")
     @classmethod
     def _hm_url(cls, value: str) -> str:
-        if urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname:
-            raise ValueError("must be an http or https URL")
-        return value.rstrip("/")
+        return http_url(value)
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
