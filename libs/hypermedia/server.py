@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -25,11 +27,19 @@ class AskFailed(Exception):
 class HypermediaServer:
     """The HM server at `url`, which is the operator's choice: it may be on a private address."""
 
-    def __init__(self, url: str, timeouts: egress.Timeouts = PUBLISHING) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeouts: egress.Timeouts = PUBLISHING,
+        *,
+        answer_bytes: int = _ANSWER_BYTES,
+        max_connections: int = 16,
+    ) -> None:
         self.url = url
         host = urlsplit(url).hostname or ""
         policy = egress.EgressPolicy(allowed_hosts=frozenset([host]))
-        self._client = egress.client(policy, timeouts, max_bytes=_ANSWER_BYTES, max_connections=16)
+        self._client = egress.client(policy, timeouts, max_bytes=answer_bytes, max_connections=max_connections)
+        self._answer_bytes = answer_bytes
 
     async def publish(self, blobs: Sequence[Blob]) -> None:
         """Publish all of them in one request. Raises PublishFailed."""
@@ -52,7 +62,7 @@ class HypermediaServer:
             async with self._client.stream(method, f"{self.url}/api/{key}", headers=headers, **more) as response:
                 if not response.is_success:
                     raise AskFailed(f"HTTP {response.status_code}")
-                return _unwrapped(await egress.read_body(response, _ANSWER_BYTES))
+                return _unwrapped(await egress.read_body(response, self._answer_bytes))
         except egress.BodyTooLarge:
             raise AskFailed("the answer is too large") from None
         except httpx2.TimeoutException:
@@ -68,11 +78,26 @@ class HypermediaServer:
 
 
 def _unwrapped(answer: bytes) -> Any:
-    try:
-        read: Any = msgspec.json.decode(answer)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise AskFailed("the answer is invalid") from None
+    read = _json(answer)
     # Answers come wrapped: {"json": …, "meta": …}.
     if not isinstance(read, dict) or "json" not in read:
         raise AskFailed("the answer is invalid")
     return read["json"]
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    # What an answer holds is often anybody's: one odd text or number must not keep the rest from being read.
+    try:
+        loose = json.loads(body.decode("utf-8", "replace"), parse_float=_finite, parse_constant=lambda _: None)
+        return msgspec.json.decode(json.dumps(loose, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        raise AskFailed("the answer is invalid") from None
+
+
+def _finite(digits: str) -> float | None:
+    number = float(digits)
+    return number if math.isfinite(number) else None

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from libs.hypermedia.feed import ActivityFeed, FeedFailed
+from libs.hypermedia.feed import ActivityFeed
+from libs.hypermedia.server import AskFailed
 from tests.support.hypermedia import FakeHypermediaServer
 
 
@@ -44,16 +45,16 @@ async def test_pages_follow_each_other(server: FakeHypermediaServer, feed: Activ
 )
 async def test_answers_that_are_no_page(server: FakeHypermediaServer, feed: ActivityFeed, body: bytes) -> None:
     server.answer(200, body)
-    with pytest.raises(FeedFailed, match="the answer is invalid"):
+    with pytest.raises(AskFailed, match="the answer is invalid"):
         await feed.page("alice", 2)
 
 
 async def test_a_server_that_fails_or_is_away(server: FakeHypermediaServer, feed: ActivityFeed) -> None:
     server.answer(503, b"{}")
-    with pytest.raises(FeedFailed, match="HTTP 503"):
+    with pytest.raises(AskFailed, match="HTTP 503"):
         await feed.page("alice", 2)
     await server.stop()
-    with pytest.raises(FeedFailed, match="could not connect"):
+    with pytest.raises(AskFailed, match="could not connect"):
         await feed.page("alice", 2)
 
 

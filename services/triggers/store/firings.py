@@ -206,7 +206,7 @@ class FiringStore:
             return firing
 
     async def record(self, tx: Tx, row: Row, activation: Activation, now: int) -> Row | None:
-        """Record the firing of a locked trigger; None when its key has fired before. Raises Conflict as `admit` does."""
+        """Record the firing of a locked trigger; None when its key has fired before. Raises Conflict as `admit`."""
         key = _storable(activation.key)
         if not await self._claim(tx, row["id"], key, activation.digest, now):
             return None

@@ -52,11 +52,6 @@ def later_poll(fetched: Sequence[Keyed], seen: Callable[[str], bool]) -> Plan:
     return Plan((), tuple(each for each in reversed(fetched) if not seen(each.key)))
 
 
-def remembered(seen: Sequence[str], key: str, capacity: int) -> tuple[str, ...]:
-    """The seen keys, newest first, after `key` was handled; the oldest beyond `capacity` are forgotten."""
-    return (key, *(each for each in seen if each != key))[:capacity]
-
-
 def capacity_of(page_size: int, max_pages: int) -> int:
     """How many keys a feed remembers. A poll can fetch `page_size × max_pages`; as many again are kept because events
     that vanish from a feed let older ones move up into what is fetched."""
