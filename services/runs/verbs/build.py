@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from libs.rpc import Peer
 from libs.store import Row
@@ -19,8 +19,6 @@ from services.runs.verbs.triggers import Triggers
 
 READABLE = (Memory, Tools, Triggers, Itself, Attachments, Threads, Runs)
 WRITABLE = (Memory, Tools, Triggers)
-EXECUTORS: dict[str, Executor] = {}
-"""By the names of `libs.protocol.tools.CALLABLES`."""
 
 
 def build_verbs(
@@ -30,10 +28,14 @@ def build_verbs(
     triggers: Peer,
     run: Callable[[str], Awaitable[Row | None]],
     others: Sequence[ToolSpec],
+    executors: Mapping[str, Executor],
 ) -> Verbs:
-    """Wire the verbs to the services behind them. `run` reads a run, `others` are verbs that are executed elsewhere."""
+    """Wire the verbs to the services behind them.
+
+    `run` reads a run, `others` are verbs that are executed elsewhere, `executors` run what `CALLABLES` names.
+    """
     specs = (read_spec([one.form for one in READABLE]), write_spec([one.form for one in WRITABLE]), CALL)
     attachments, threads = Attachments(sessions), Threads(sessions)
-    files, tools, wakers = Memory(memory, attachments), Tools(memory, EXECUTORS, [*specs, *others]), Triggers(triggers)
+    files, tools, wakers = Memory(memory, attachments), Tools(memory, executors, [*specs, *others]), Triggers(triggers)
     itself = Itself(files, wakers, threads)
     return Verbs((files, tools, wakers, itself, attachments, threads, Runs(run)), (files, tools, wakers), tools, specs)

@@ -104,22 +104,16 @@ class Tools:
 
     async def listing(self, actor: Actor, summary: str = "") -> dict[str, Any]:
         """Verbs and callables, one line each."""
-        documents = await self.documents(actor)
+        tools = await self._offered(actor)
         lines = ["# ~/tools", "", "## Verbs", ""]
         lines += [f"- `{verb.name}`: {summary_of(verb.description)}" for verb in self.verbs.values()]
         lines += ["", "## Tools, to be used with `call`", ""]
-        lines += [line(document) for document in documents] or ["There are none yet."]
+        lines += [line(tool) for tool in tools] or ["There are none yet."]
         return {
-            "summary": summary or f"{len(self.verbs)} verbs and {len(documents)} tools.",
+            "summary": summary or f"{len(self.verbs)} verbs and {len(tools)} tools.",
             "markdown": "\n".join([*lines, "", _HOW_TO]),
-            "tools": [document["name"] for document in documents],
+            "tools": [tool.name for tool in tools],
         }
-
-    async def documents(self, actor: Actor) -> list[dict[str, Any]]:
-        """The tools that the agent may use, by name."""
-        r = await self._call(self._stub.ListTools, pb.ListToolsRequest(agent_id=actor.agent_id), actor)
-        documents: list[Any] = [wire.decode(tool.document) for tool in r.tools if tool.enabled]
-        return [d for d in documents if d["kind"] != BUILTIN or d["name"] in actor.callables]
 
     def promoted(self, name: str) -> ToolSpec:
         """A callable as a tool of its own."""
@@ -135,6 +129,11 @@ class Tools:
         if not str(document.get("source", "")).strip():
             raise VerbError(f"Tool {name} has no source")
         raise VerbError(f"Tool {name} is written in {runtime}, for which this server has no runtime")
+
+    async def _offered(self, actor: Actor) -> list[pb.Tool]:
+        request = pb.ListToolsRequest(agent_id=actor.agent_id, brief=True)
+        r = await self._call(self._stub.ListTools, request, actor)
+        return [tool for tool in r.tools if tool.enabled and (tool.kind != BUILTIN or tool.name in actor.callables)]
 
     async def _get(self, actor: Actor, name: str) -> tuple[dict[str, Any], str] | None:
         if name in CALLABLES and name not in actor.callables:
@@ -177,10 +176,9 @@ def json_object(given: Writing, option: str, expects: str) -> dict[str, Any]:
     return value
 
 
-def line(document: Mapping[str, Any]) -> str:
+def line(tool: pb.Tool) -> str:
     """One line about a tool."""
-    mark = " (authored)" if document["kind"] == LAMBDA else ""
-    return f"- `{document['name']}`: {document['summary']}{mark}"
+    return f"- `{tool.name}`: {tool.summary}{' (authored)' if tool.kind == LAMBDA else ''}"
 
 
 def _verb_markdown(verb: ToolSpec) -> str:

@@ -14,6 +14,7 @@ from services.runs.providers.contract import ModelConfig
 from services.runs.providers.gateway import ModelGateway
 from services.runs.store.family import Family, Park
 from services.runs.store.queue import Ending, Queue
+from services.runs.verbs.dispatch import Verbs
 from services.runs.worker.log import SessionLog
 from services.runs.worker.models import ModelResolver
 from services.runs.worker.partials import PartialStream
@@ -71,4 +72,5 @@ class Parts:
     log_of: Callable[[str, int], SessionLog]
     stream_of: Callable[[Row], PartialStream]
     backoff_ms: Callable[[int], int]
+    verbs: Verbs
     title: Callable[[turns_pb2.BeginTurnResponse, ModelConfig, SessionLog, list[transcript.LogEvent]], None]

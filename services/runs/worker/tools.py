@@ -21,6 +21,7 @@ from services.runs.providers.contract import ToolCallPart, ToolSpec
 from services.runs.store.family import Family
 from services.runs.store.queue import Queue
 from services.runs.worker.log import SessionLog
+from services.runs.worker.space import Space
 
 RETURN = "return_result"
 RESULT_ATTEMPTS = 3
@@ -73,10 +74,12 @@ class ToolBox:
         story: Story,
         limits: Limits,
         now: Callable[[], int],
+        space: Space,
     ) -> None:
         self._log, self._queue, self._family, self._row = log, queue, family, row
         self.plan, self._output, self._limits, self._now = plan, spec.get("output"), limits, now
         self._story = story
+        self.space = space
         self.result: Any = None
         self.continued: turns_pb2.ContinueSessionResponse | None = None
         self.returned = False
@@ -93,9 +96,10 @@ class ToolBox:
     @property
     def specs(self) -> Sequence[ToolSpec]:
         """What the model is offered, in order."""
-        offered = [*verbs.VERBS]
+        offered = self.space.specs
         if self._row["depth"] < self._limits.depth:
-            offered.insert(0, delegate.DELEGATE)
+            offered.append(delegate.DELEGATE)
+        offered += verbs.VERBS
         if self.continues:
             offered.append(continuation.CONTINUE)
         if self._output is not None:
@@ -138,6 +142,8 @@ class ToolBox:
         arguments = call.arguments
         if not isinstance(arguments, dict):
             raise verbs.VerbError(f"The arguments of {call.name} are not a JSON object. Send an object.")
+        if self.space.has(call.name):
+            return await self.space.execute(call.name, arguments)
         if call.name == "plan":
             return await self._set_plan(arguments)
         if call.name == "status":

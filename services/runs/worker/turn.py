@@ -35,6 +35,7 @@ from services.runs.store.family import Park
 from services.runs.store.queue import Ending
 from services.runs.worker import endings
 from services.runs.worker.claim import Held, Parts, Verdict
+from services.runs.worker.space import Space
 from services.runs.worker.tools import RESULT_ATTEMPTS, Spawned, Story, ToolBox
 
 log = telemetry.get_logger("turn")
@@ -146,6 +147,7 @@ class Turn:
             story=Story(begin.session.id, begin.session.title, events, list(begin.own_event_ids)),
             limits=self._parts.limits,
             now=self._parts.now,
+            space=Space.of_turn(self._parts.verbs, begin, self._model, events),
         )
         if self._held.attempt > 1:
             tools.recover(transcript.behind(events, list(begin.own_event_ids)))
@@ -192,6 +194,7 @@ class Turn:
             if tools.spawned:
                 return await self._park([spawned.turn for spawned in tools.spawned])
             messages.extend(results)
+            messages.extend(tools.space.shown())
 
     async def _typed_end(self, tools: ToolBox) -> Verdict | None:
         """The end of a typed child that has delivered its result, or something else too often."""

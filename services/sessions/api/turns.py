@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 from seed.sessions.v1 import turns_pb2 as pb
@@ -11,6 +12,7 @@ from libs.errors import Invalid
 from libs.rpc import Caller
 from libs.wire import encode
 from services.sessions.api.decoding import document, only, optional
+from services.sessions.api.space import SpaceIndexes
 from services.sessions.domain import children, continuation, prompt, turns
 from services.sessions.domain.definition import with_override
 from services.sessions.domain.ids import named
@@ -41,17 +43,21 @@ class TurnsApi:
         kids: ChildStore,
         continuations: ContinuationStore,
         titles: TitleStore,
+        spaces: SpaceIndexes,
         now: Callable[[], int],
     ) -> None:
         self._turns, self._children, self._now = turns, kids, now
-        self._continuations, self._titles = continuations, titles
+        self._continuations, self._titles, self._spaces = continuations, titles, spaces
 
     async def BeginTurn(self, request: pb.BeginTurnRequest, caller: Caller) -> pb.BeginTurnResponse:
         """Fence older attempts and return everything a turn needs."""
         _internal(caller)
         waiting = frozenset(request.waiting_tool_call_ids)
         begun = await self._turns.begin(_run_id(request.run_id), request.attempt, waiting)
-        return self._input(begun)
+        own = document(begun.definition)
+        row = begun.session
+        space = await self._spaces.text(row["owner"], row["agent_id"], own, children.tools(begun.spec))
+        return self._input(begun, own, space)
 
     async def AppendTurnEvents(
         self, request: pb.AppendTurnEventsRequest, caller: Caller
@@ -157,9 +163,8 @@ class TurnsApi:
         events = await self._titles.take(_run_id(request.run_id), request.most_attempts, request.events)
         return pb.TakeTitleResponse(taken=events is not None, events=events)
 
-    def _input(self, begun: Begun) -> pb.BeginTurnResponse:
+    def _input(self, begun: Begun, own: dict[str, Any], space: str) -> pb.BeginTurnResponse:
         row, turn = begun.session, begun.turn
-        own = document(begun.definition)
         override = None if row["model_override"] is None else msgspec.json.decode(row["model_override"])
         effective = with_override(own, override)
         members = prompt.roster(row["owner"], begun.roster)
@@ -175,6 +180,7 @@ class TurnsApi:
                 members,
                 self._now(),
                 continues=not turn["parent_run_id"] and not children.typed(begun.spec),
+                space=space,
             ),
             events=begun.events,
             own_event_ids=turn["event_ids"],
