@@ -6,7 +6,6 @@ the memory service stores a document of each (runtime.md, section 5).
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from libs.wire import cid_dag_cbor, encode
 
 from .base import OpenMap
+from .callables import CALLABLES, Contract
 from .encoding import json_bytes
 from .limits import TOOL_SUMMARY_CHARS
 from .text import WHITESPACE
@@ -29,20 +29,6 @@ RESERVED_NAMES: Final = VERB_NAMES | CALLABLE_NAMES
 _OLD_NAMES: Final = {"execute_code": "execute"}
 _FENCE: Final = re.compile("`{3,}")
 _SENTENCE_END: Final = re.compile(rf"\.[{WHITESPACE}]")
-
-
-@dataclass(frozen=True, slots=True)
-class Contract:
-    """What a callable does, takes and gives: the schemas are of the subset."""
-
-    name: str
-    description: str
-    input: OpenMap
-    output: OpenMap | None = None
-
-
-CALLABLES: Final[Mapping[str, Contract]] = {}
-"""The callables of this server, by name."""
 
 
 def callable_name(name: str) -> str:

@@ -35,6 +35,7 @@ from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
 from services.runs.store.workers import Workers
 from services.runs.verbs.build import build_verbs
+from services.runs.verbs.searching import Searching
 
 log = telemetry.get_logger("runs")
 
@@ -84,8 +85,14 @@ async def serve_api(settings: RunsSettings, stop: asyncio.Event) -> None:
     trees, cancels = Trees(base.db, base.outbox, now_ms), Cancels(sessions, base.bus)
     api = RunsApi(trees, base.queue, sessions, base.bus, cancels)
     memory, triggers = Peer("memory", settings.memory_addr, tokens), Peer("triggers", settings.triggers_addr, tokens)
+    searching = Searching(settings.hm_server_url, settings.searxng_url)
     verbs = build_verbs(
-        sessions=sessions, memory=memory, triggers=triggers, run=trees.get, others=OTHER_VERBS, executors={}
+        sessions=sessions,
+        memory=memory,
+        triggers=triggers,
+        run=trees.get,
+        others=OTHER_VERBS,
+        executors=searching.executors,
     )
     actions = UserActions(sessions, base.db, verbs)
     workers = Workers(base.db, lease_ms=settings.lease_ms, now=now_ms)
@@ -106,6 +113,7 @@ async def serve_api(settings: RunsSettings, stop: asyncio.Event) -> None:
     await actions.close()
     leases.cancel()
     await asyncio.wait([leases])
+    await searching.close()
     for peer in (sessions, memory, triggers):
         await peer.close()
     await base.close()
@@ -129,6 +137,7 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
     tokens = TokenSigner("runs-worker", settings.internal_key)
     sessions, secrets = Peer("sessions", settings.sessions_addr, tokens), Peer("secrets", settings.secrets_addr, tokens)
     memory, triggers = Peer("memory", settings.memory_addr, tokens), Peer("triggers", settings.triggers_addr, tokens)
+    searching = Searching(settings.hm_server_url, settings.searxng_url)
     redis = Redis.from_url(settings.redis_url, socket_timeout=1.0, socket_connect_timeout=1.0)
     hosts = frozenset(h.strip() for h in settings.allowed_provider_hosts.split(",") if h.strip())
     gateway = ModelGateway(
@@ -172,7 +181,7 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
             triggers=triggers,
             run=Trees(base.db, base.outbox, now_ms).get,
             others=OTHER_VERBS,
-            executors={},
+            executors=searching.executors,
         ),
     )
     pace = Pace(
@@ -190,6 +199,7 @@ async def serve_worker(settings: WorkerSettings, stop: asyncio.Event) -> None:
     await health.stop(0)
     await titler.close()
     await gateway.aclose()
+    await searching.close()
     for peer in (sessions, secrets, memory, triggers):
         await peer.close()
     await redis.aclose()
