@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import random
 
 from seed.events.v1 import events_pb2 as ev
 from seed.runs.v1 import runs_pb2
@@ -18,8 +18,13 @@ SPACE_REASONS = frozenset(
 """Reasons of hints about the Space of an agent. They have a subject of their own, so that they are heard alone."""
 
 
+def _event_id() -> str:
+    # Unique, not secret: a UUID would ask the kernel for entropy, several times a turn.
+    return f"{random.getrandbits(128):032x}"
+
+
 def _event(kind: str, account: str, agent_id: str, **body: object) -> Message:
-    event = ev.Event(id=uuid.uuid4().hex, account=account, agent_id=agent_id, **body)  # pyright: ignore[reportArgumentType]
+    event = ev.Event(id=_event_id(), account=account, agent_id=agent_id, **body)  # pyright: ignore[reportArgumentType]
     return event_subject(account, agent_id, kind), event.SerializeToString()
 
 
@@ -55,7 +60,7 @@ def account_hint(
     """
     to = only[0] if only else account
     hint = ev.AccountHint(reason=reason, session_id=session_id, accounts=only)
-    event = ev.Event(id=uuid.uuid4().hex, account=account, agent_id=agent_id, account_hint=hint)
+    event = ev.Event(id=_event_id(), account=account, agent_id=agent_id, account_hint=hint)
     kind = "space_hint" if reason in SPACE_REASONS else "account_hint"
     subject = event_subject(to, "" if only else agent_id, kind)
     return subject, event.SerializeToString()

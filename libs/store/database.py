@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Any, Protocol
 
 import asyncpg
@@ -48,13 +49,15 @@ class Reader(Protocol):
 class Tx:
     """An open transaction. `emit` adds a message to the outbox: it is published right after the commit."""
 
-    __slots__ = ("_conn", "emitted", "signed")
+    __slots__ = ("_conn", "emitted", "signed", "stored")
 
     def __init__(self, conn: Any) -> None:
         self._conn = conn
         self.signed: SignedCall | None = None
         """The signed call whose signature this transaction has taken."""
         self.emitted: list[tuple[str, bytes]] = []
+        self.stored: list[int] = []
+        """The outbox rows of what was emitted, in its order; the outbox fills it."""
 
     def give_back(self) -> None:
         """It is rolled back: the signature is free again."""
@@ -84,6 +87,56 @@ class Tx:
     async def executemany(self, statement: Sql, rows: list[dict[str, Any]]) -> None:
         """Run a statement once a row."""
         await self._conn.executemany(statement.text, [statement.bind(r) for r in rows])
+
+
+class Transaction:
+    """A transaction as a block. A class, since a generator costs several times more.
+
+    `last` is done at the end of the block, inside the transaction; `after` once it has committed.
+    """
+
+    __slots__ = ("_after", "_conn", "_db", "_last", "_tx")
+
+    def __init__(
+        self, db: Database, last: Callable[[Tx], Awaitable[None]], after: Callable[[Tx], None] | None = None
+    ) -> None:
+        self._db, self._last, self._after = db, last, after
+
+    async def __aenter__(self) -> Tx:
+        self._conn = conn = await self._db.acquire()
+        try:
+            await conn.execute("BEGIN")
+        except BaseException as e:
+            self._db.take_back(conn, e)
+            raise
+        self._tx = Tx(conn)
+        return self._tx
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        conn, tx = self._conn, self._tx
+        try:
+            if error is not None:
+                raise error
+            await self._last(tx)
+            await conn.execute("COMMIT")
+        except BaseException as e:
+            tx.give_back()
+            # Canceled in the middle of a statement, a connection has to be seen to before anything else: the pool does.
+            if isinstance(e, Exception) and not conn.is_closed() and conn.is_in_transaction():
+                try:
+                    await conn.execute("ROLLBACK")
+                except BaseException as again:
+                    self._db.take_back(conn, again)
+                    raise
+            self._db.take_back(conn, e)
+            if e is error:
+                return  # it goes on by itself
+            raise
+        self._db.release(conn)
+        if self._after is not None:
+            self._after(tx)
 
 
 class Database:
@@ -127,13 +180,14 @@ class Database:
         """Close all connections, letting running statements end within five seconds."""
         await self._pool.close(5)
 
-    async def _acquire(self) -> Any:
+    async def acquire(self) -> Any:
+        """A raw asyncpg connection, to be given to `release` or `take_back`; `connection` does both."""
         try:
             return await self._pool.acquire(self._wait)
         except _AWAY as e:
             raise _unavailable() from e
 
-    def _take_back(self, conn: Any, error: BaseException) -> None:
+    def take_back(self, conn: Any, error: BaseException) -> None:
         """Release a connection whose use ended with `error`. Raises Unavailable when the server is to blame."""
         lost = isinstance(error, _LOST) or (isinstance(error, asyncpg.InterfaceError) and conn.is_closed())
         if lost and not isinstance(error, TimeoutError):
@@ -142,33 +196,29 @@ class Database:
         if lost:
             raise _unavailable() from error
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
-        """A raw asyncpg connection, for what the other methods do not offer. Leave no session state behind on it."""
-        conn = await self._acquire()
-        try:
-            yield conn
-        except BaseException as e:
-            self._take_back(conn, e)
-            raise
+    def release(self, conn: Any) -> None:
+        """Give a connection back after a use that went well."""
         self._pool.release(conn)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
-        """A read-committed transaction without an outbox; committed on leaving, rolled back on an error."""
-        tx = None
+    async def connection(self) -> AsyncIterator[Any]:
+        """A raw asyncpg connection, for what the other methods do not offer. Leave no session state behind on it."""
+        conn = await self.acquire()
         try:
-            async with self.connection() as conn:
-                async with conn.transaction():
-                    tx = Tx(conn)
-                    yield tx
-                    if tx.emitted:
-                        raise RuntimeError("emit() needs Outbox.transaction()")
-                    await self.accept(tx)
-        except BaseException:
-            if tx is not None:
-                tx.give_back()
+            yield conn
+        except BaseException as e:
+            self.take_back(conn, e)
             raise
+        self._pool.release(conn)
+
+    def transaction(self) -> Transaction:
+        """A read-committed transaction without an outbox; committed on leaving, rolled back on an error."""
+        return Transaction(self, self._at_the_end)
+
+    async def _at_the_end(self, tx: Tx) -> None:
+        if tx.emitted:
+            raise RuntimeError("emit() needs Outbox.transaction()")
+        await self.accept(tx)
 
     async def accept(self, tx: Tx) -> None:
         """Record the signature of the call that is served, unless it is recorded. Raises Conflict when it acted before.
@@ -198,11 +248,11 @@ class Database:
 
     async def _run(self, method: Callable[..., Awaitable[Any]], statement: Sql, values: dict[str, Any]) -> Any:
         arguments = statement.bind(values)
-        conn = await self._acquire()
+        conn = await self.acquire()
         try:
             answer = await method(conn, statement.text, *arguments)
         except BaseException as e:
-            self._take_back(conn, e)
+            self.take_back(conn, e)
             raise
         self._pool.release(conn)
         return answer

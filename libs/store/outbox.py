@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from libs import telemetry
 from libs.errors import SeedError
-from libs.store.database import Database, Row, Tx
+from libs.store.database import Database, Transaction, Tx
 from libs.store.signatures import repeated
 from libs.store.sql import sql
 
@@ -79,42 +78,34 @@ class Outbox:
             .with_for_update(skip_locked=True)
         )
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
+    def transaction(self) -> Transaction:
         """A transaction; on leaving, its messages are stored, it commits, and they are published."""
-        tx = None
-        try:
-            async with self._db.connection() as conn:
-                async with conn.transaction():
-                    tx = Tx(conn)
-                    yield tx
-                    ids = [row[0] for row in await self._store(tx)]
-        except BaseException:
-            if tx is not None:
-                tx.give_back()
-            raise
-        for (subject, body), row in zip(tx.emitted, ids, strict=True):
+        return Transaction(self._db, self._store, self._pass_on)
+
+    def _pass_on(self, tx: Tx) -> None:
+        for (subject, body), row in zip(tx.emitted, tx.stored, strict=True):
             if self._publish(subject, body):
                 self._done.append(row)
 
-    async def _store(self, tx: Tx) -> list[Row]:
+    async def _store(self, tx: Tx) -> None:
         """Keep what is emitted and, with it, the signature of the call. Raises Conflict when that has acted before."""
         accepted = self._db.accepted
         if not tx.emitted:
             await self._db.accept(tx)
-            return []
+            return
         values = {
             "subjects": [s for s, _ in tx.emitted],
             "bodies": [b for _, b in tx.emitted],
             "at": int(self._now() * 1000),
         }
         if accepted is None or (call := accepted.take()) is None:
-            return await tx.fetch(self._insert, **values)
-        tx.signed = call
-        rows = await tx.fetch(self._insert_signed, **values, **accepted.values(call))
-        if not rows[0]["is_new"]:
-            raise repeated(call)
-        return rows
+            rows = await tx.fetch(self._insert, **values)
+        else:
+            tx.signed = call
+            rows = await tx.fetch(self._insert_signed, **values, **accepted.values(call))
+            if not rows[0]["is_new"]:
+                raise repeated(call)
+        tx.stored = [row[0] for row in rows]
 
     def tell(self, messages: Iterable[tuple[str, bytes]]) -> None:
         """Publish news of what has committed, without a row: for changes that another event follows in any case."""
