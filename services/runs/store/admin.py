@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from libs.errors import Conflict, NotFound
 from libs.store import Database, Outbox, Row, Sql, param, sql
 from services.runs.store.queue import emit, lock_run
-from services.runs.store.tables import LIVE, TERMINAL, runs
+from services.runs.store.tables import LIVE, LISTED_ACCOUNT, TERMINAL, runs
 
 STATUSES = (*LIVE, *TERMINAL)
 
@@ -33,7 +33,7 @@ def _page(kind: str, *, of_account: bool) -> Sql:
     """A page of runs in any status, in live ones (`live`), in one (`failed`, `canceled`) or in others (`some`)."""
     where: list[Any] = [sa.tuple_(r.created_at, r.id) < sa.tuple_(param("before"), param("before_id", sa.Text))]
     if of_account:
-        where.append(r.account == param("account", sa.Text))
+        where.append(param("account", sa.Text) == LISTED_ACCOUNT)
     if kind in ("failed", "canceled"):
         where.append(r.status == sa.literal_column(f"'{kind}'"))
     elif kind == "some":

@@ -11,7 +11,7 @@ from seed.sessions.v1 import types_pb2 as st
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from libs.store import Database, Outbox, Row, param, sql
-from services.runs.store.queue import BUDGET_PAUSE, emit, lock_run, start_child, waits_for
+from services.runs.store.queue import BUDGET_PAUSE, emit, hand_on, lock_run, start_child, waits_for
 from services.runs.store.tables import TERMINAL, runs
 
 r = runs.c
@@ -143,6 +143,7 @@ class Family:
                 usage=park.usage,
                 now=self._now(),
             )
+            await hand_on(tx, row)
             emit(tx, [row] if row is not None else [])
             return row
 

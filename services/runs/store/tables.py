@@ -109,7 +109,9 @@ sa.Index(
     postgresql_where=runs.c.status == "queued",
 )
 sa.Index("runs_started", runs.c.account, runs.c.started_at, postgresql_where=runs.c.started_at.is_not(None))
-sa.Index("runs_by_account", runs.c.account, runs.c.created_at, runs.c.id)
+# For listings alone. Not by the plain column: a claim planned on a small table would read all an account has ever run.
+LISTED_ACCOUNT = runs.c.account + sa.literal_column("''")
+sa.Index("runs_by_account", LISTED_ACCOUNT, runs.c.created_at, runs.c.id)
 sa.Index("runs_by_time", runs.c.created_at, runs.c.id)
 sa.Index(
     "runs_without_success",

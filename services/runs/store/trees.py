@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from libs.store import Database, Outbox, Row, Sql, Tx, param, sql
-from services.runs.store.queue import emit, lock_line, roll_up
+from services.runs.store.queue import emit, hand_on, lock_line, roll_up
 from services.runs.store.tables import LIVE, runs
 
 r = runs.c
@@ -177,6 +177,7 @@ class Trees:
                 result.asked += [asked] if asked is not None else []
                 continue
             done = await tx.fetchrow(_cancel_now, id=row["id"], gone=lost, now=self._now())
+            await hand_on(tx, done)
             if done is not None:
                 result.ended.append(done)
                 if done["parent_run_id"]:
