@@ -45,7 +45,7 @@ _lease = sql(
     .values(lease=text("lease"), leased_until=param("leased_until"))
     .returning(_w.account, _w.begun)
 )
-_held = sa.and_(_w.account == text("account"), _w.lease == text("lease"))
+_held = sa.and_(_w.account == text("account"), _w.lease == text("holder"))
 _hold = sql(sa.select(_w.account).where(_held).with_for_update())
 _renew = sql(sa.update(watermarks).where(_held).values(leased_until=param("leased_until")))
 _begin = sql(sa.update(watermarks).where(_held).values(begun=True))
@@ -125,7 +125,7 @@ class FeedStore:
     async def renew(self, lease: Lease, for_ms: int) -> None:
         """Keep the feed until `for_ms` from now. Raises LeaseLost."""
         renewed = await self._db.execute(
-            _renew, account=lease.account, lease=lease.token, leased_until=self._now() + for_ms
+            _renew, account=lease.account, holder=lease.token, leased_until=self._now() + for_ms
         )
         if not renewed:
             raise LeaseLost(lease.account)
@@ -133,7 +133,7 @@ class FeedStore:
     async def release(self, lease: Lease, next_at: int, error: str | None) -> None:
         """The poll is over; the next one is at `next_at`. An error leaves what was handled as it is."""
         await self._db.execute(
-            _release, account=lease.account, lease=lease.token, next_at=next_at, error=error, now=self._now()
+            _release, account=lease.account, holder=lease.token, next_at=next_at, error=error, now=self._now()
         )
 
     async def since(self, account: str) -> int | None:
@@ -150,11 +150,11 @@ class FeedStore:
         async with self._db.transaction() as tx:
             await self.hold(tx, lease)
             await self.remember(tx, lease, baseline)
-            await tx.execute(_begin, account=lease.account, lease=lease.token)
+            await tx.execute(_begin, account=lease.account, holder=lease.token)
 
     async def hold(self, tx: Tx, lease: Lease) -> None:
         """Keep other monitors from the feed until the end of the transaction. Raises LeaseLost."""
-        if await tx.fetchrow(_hold, account=lease.account, lease=lease.token) is None:
+        if await tx.fetchrow(_hold, account=lease.account, holder=lease.token) is None:
             raise LeaseLost(lease.account)
 
     async def remember(self, tx: Tx, lease: Lease, keys: Iterable[str]) -> None:
