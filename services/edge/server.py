@@ -26,6 +26,7 @@ from services.edge.api.triggers import TriggerActions
 from services.edge.api.verify import Verifier
 from services.edge.api.webhooks import Webhooks
 from services.edge.api.websocket import WebSockets
+from services.edge.domain.proxies import Proxies, networks
 from services.edge.domain.rates import Rate, Rates
 from services.edge.domain.replay import ReplayWindow
 from services.edge.live.hub import Hub
@@ -100,7 +101,15 @@ class Edge:
         )
         self._sockets = WebSockets(verifier, self._hub, self._tracker, self._rates, queue_bytes=s.send_queue_bytes)
         webhooks = Webhooks(self._peers, bodies, self._rates, limit=s.webhook_body_bytes)
-        self._routes = Routes(dispatcher, bodies, Info(s), self._sockets.handle, self._rates, webhooks)
+        self._routes = Routes(
+            dispatcher,
+            bodies,
+            Info(s),
+            self._sockets.handle,
+            self._rates,
+            webhooks,
+            Proxies(networks(s.trusted_proxies)),
+        )
         self._runner: web.ServerRunner | None = None
         self._background: asyncio.Task[None] | None = None
         self.port = 0

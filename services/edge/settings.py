@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from libs.protocol import limits
 from libs.settings import Settings
+from services.edge.domain.proxies import networks
 
 
 class EdgeSettings(Settings):
@@ -45,10 +46,15 @@ class EdgeSettings(Settings):
     requests_per_address: float = Field(
         default=limits.REQUESTS_PER_ADDRESS,
         ge=0,
-        description="Requests a second from one TCP peer, over all edges; 0: any, as behind a proxy.",
+        description="Requests a second from one address, over all edges; 0: any.",
     )
     request_burst_per_address: int = Field(
-        default=limits.REQUEST_BURST_PER_ADDRESS, ge=1, description="Requests from one TCP peer at once, after a pause."
+        default=limits.REQUEST_BURST_PER_ADDRESS, ge=1, description="Requests from one address at once, after a pause."
+    )
+
+    trusted_proxies: str = Field(
+        default="",
+        description="Comma-separated addresses and CIDR blocks of proxies whose X-Forwarded-For is believed.",
     )
 
     sockets_per_address: int = Field(
@@ -87,6 +93,12 @@ class EdgeSettings(Settings):
         if value and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).netloc):
             raise ValueError("must be an http or https URL")
         return value.rstrip("/")
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        networks(value)
+        return value
 
     @model_validator(mode="after")
     def _budget(self) -> EdgeSettings:

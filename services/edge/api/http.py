@@ -16,6 +16,7 @@ from services.edge.api.dispatch import Dispatcher, error_answer
 from services.edge.api.info import Info
 from services.edge.api.webhooks import PATH as WEBHOOKS
 from services.edge.api.webhooks import Webhooks
+from services.edge.domain.proxies import Proxies
 from services.edge.domain.rates import Rates
 from services.edge.domain.replay import Answer
 
@@ -58,14 +59,18 @@ class Routes:
         websocket: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         rates: Rates,
         webhooks: Webhooks,
+        proxies: Proxies,
     ) -> None:
         self._dispatcher, self._bodies, self._info, self._websocket = dispatcher, bodies, info, websocket
-        self._rates, self._webhooks = rates, webhooks
+        self._rates, self._webhooks, self._proxies = rates, webhooks, proxies
         # Copied by every response: building it from a dict costs more.
         self._cbor = CIMultiDict(_CBOR)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The one entry."""
+        if self._proxies:
+            address = self._proxies.client(request.remote or "", request.headers.getall(hdrs.X_FORWARDED_FOR, ()))
+            request = request.clone(remote=address)
         method, path = request.method, request.path
         if path in MESSAGE:
             if method == hdrs.METH_POST:
