@@ -7,10 +7,7 @@ import asyncio
 import json
 import os
 import platform
-import shutil
-import signal
 import sys
-import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -21,15 +18,17 @@ import uvloop
 
 from libs.stack import Stack
 
-from . import footprint, live
+from . import footprint, live, replay, runs
 from .floors import Floor, fill, measure
+from .guard import guarded
 from .load import Job, run
 from .report import HERE, write
+from .site import SMALL, Amounts
 from .subject import AGENTS, ENVIRONMENT, EVENTS, InstantProvider, Subject
 
 CLIENTS = (1, 8, 32, 64)
 SUBSCRIBERS = (50, 200, 1000)
-SECTIONS = ("reads", "messages", "live", "memory", "start", "verify")
+SECTIONS = ("reads", "messages", "replay", "live", "runs", "memory", "start", "verify")
 _STARTS = 3
 _ROUNDS = 3
 """Times that ours and its floor are measured by turns, so that a disturbance does not hit only one of the two."""
@@ -126,7 +125,7 @@ async def _loaded(stack: Stack, only: set[str], seconds: float) -> dict[str, Any
         await asyncio.sleep(_SETTLE_S)
         results["memory_idle"] = footprint.memory(stack.processes())
         _say(f"idle: services {results['memory_idle']['services']}, stores {results['memory_idle']['stores']}")
-    if not only & {"reads", "messages", "live"}:
+    if not only & {"reads", "messages", "replay", "live"}:
         return results
     provider = InstantProvider()
     subject = Subject(stack.url)
@@ -141,6 +140,9 @@ async def _loaded(stack: Stack, only: set[str], seconds: float) -> dict[str, Any
                 results["messages"] = await _messages(subject, floor, seconds * 2)
         finally:
             floor.stop()
+        if "replay" in only:
+            results["replay"] = await replay.measure(stack, subject)
+            _say(f"replay window: {results['replay']['costs_ms']:.2f} ms")
         if "live" in only:
             results["live"] = await _live(subject)
     finally:
@@ -155,10 +157,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one round (turns: twice that)")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to run")
+    parser.add_argument("--small", action="store_true", help="the runs section at a fraction of its size")
     parser.add_argument("--no-write", action="store_true", help="print the results, keep the committed ones")
     given = parser.parse_args()
-    # Ended from outside, it leaves nothing running either.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    guarded("seed-agents-bench-", lambda folder: _measure(given, folder))
+
+
+def _measure(given: argparse.Namespace, folder: Path) -> None:
     only = set(given.only)
     results: dict[str, Any] = {
         "machine": {
@@ -174,17 +179,16 @@ def main() -> None:
     if "verify" in only:
         results["verify"] = footprint.verification()
         _say(f"verification: {results['verify']}")
-    folder = Path(tempfile.mkdtemp(prefix="seed-agents-bench-"))
-    try:
+    if only - {"runs", "verify"}:
         with Stack(folder / "data", 0, env=ENVIRONMENT) as stack:
             results["first_start_s"] = stack.timings
             results |= uvloop.run(_loaded(stack, only, given.seconds))
-        if "start" in only:
-            results["start_s"] = sorted(footprint.start_up(folder / "data", ENVIRONMENT) for _ in range(_STARTS))
-            _say(f"up on an initialised directory: {results['start_s']}")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if given.no_write or only != set(SECTIONS):
+    if "start" in only:
+        results["start_s"] = sorted(footprint.start_up(folder / "data", ENVIRONMENT) for _ in range(_STARTS))
+        _say(f"up on an initialised directory: {results['start_s']}")
+    if "runs" in only:
+        results["runs"] = uvloop.run(runs.measure(folder, SMALL if given.small else Amounts(), _say))
+    if given.no_write or given.small or only != set(SECTIONS):
         print(json.dumps(results, indent=1))
     else:
         write(results)

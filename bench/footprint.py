@@ -20,7 +20,8 @@ import psutil
 from libs.stack import ManagedProcess
 from libs.wire import Key, sign_envelope, verify_envelope
 
-_STORES = ("postgres", "nats", "valkey")
+from .processor import STORES
+
 _ROUNDS = 7
 _CALLS = 2_000
 
@@ -36,8 +37,8 @@ def memory(processes: Iterable[ManagedProcess]) -> dict[str, Any]:
         pss = sum(_rollup(member.pid, "Pss") for member in family)
         rss = sum(_rollup(member.pid, "Rss") for member in family)
         by_name[process.name] = {"pss": pss, "rss": rss}
-    services = [sizes for name, sizes in by_name.items() if name not in _STORES]
-    stores = [sizes for name, sizes in by_name.items() if name in _STORES]
+    services = [sizes for name, sizes in by_name.items() if name not in STORES]
+    stores = [sizes for name, sizes in by_name.items() if name in STORES]
     return {
         "by_process": by_name,
         "services": {kind: sum(sizes[kind] for sizes in services) for kind in ("pss", "rss")},

@@ -7,6 +7,7 @@ signed and framed beforehand, so that what it costs stays far below what it meas
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import pickle
@@ -15,15 +16,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
 import uvloop
-
-_WARM_UP_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class Job:
     seconds: float
     repeat: bool  # go round the bodies (reads), or stop when they are used up
     path: str = "/api/message"
+    warm_up_s: float = 0.5  # what is sent in this time is not counted
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,33 @@ class Load:
 
 def run(job: Job) -> Load:
     """Run the job in a process of its own. Raises RuntimeError when that fails."""
+    with _started(job) as process:
+        out, errors = process.communicate(timeout=job.seconds + 60)
+    if process.returncode != 0:
+        raise RuntimeError(f"the load generator failed:\n{errors}")
+    return Load(**json.loads(out))
+
+
+@contextlib.contextmanager
+def _started(job: Job) -> Iterator[subprocess.Popen[str]]:
     with tempfile.NamedTemporaryFile(suffix=".job") as file:
         file.write(pickle.dumps(job))
         file.flush()
-        done = subprocess.run(
-            [sys.executable, "-m", "bench.load", file.name], capture_output=True, text=True, timeout=job.seconds + 60
-        )
-    if done.returncode != 0:
-        raise RuntimeError(f"the load generator failed:\n{done.stderr}")
-    return Load(**json.loads(done.stdout))
+        command = [sys.executable, "-m", "bench.load", file.name]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+
+@contextlib.contextmanager
+def in_background(job: Job) -> Iterator[None]:
+    """Run the job meanwhile, for what it does to others; it ends with the block. RuntimeError when it ended before."""
+    with _started(job) as process:
+        yield
+        if process.poll() is not None:
+            raise RuntimeError(f"the load in the background ended:\n{process.communicate()[1]}")
 
 
 class _Client(asyncio.Protocol):
@@ -155,7 +173,7 @@ async def _main(job: Job) -> Load:
         "Accept: application/cbor\r\nContent-Length: "
     ).encode()
     framed = [[head + str(len(b)).encode() + b"\r\n\r\n" + b for b in bodies] for bodies in job.clients]
-    start = time.monotonic() + _WARM_UP_S
+    start = time.monotonic() + job.warm_up_s
     loop = asyncio.get_running_loop()
     clients: list[_Client] = []
     gc.freeze()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,9 @@ def _lines(results: dict[str, Any]) -> list[Line]:
         *_reads(results["reads"]),
         *_messages(results["messages"]),
         *_verify(results["verify"]),
+        *_replay(results["replay"]),
         *_live(results["live"]),
+        *_runs(results["runs"]),
         *_start(results["start_s"]),
         *_memory(results["memory_idle"], results["memory_after"]),
     ]
@@ -115,6 +118,105 @@ def _verify(verify: dict[str, float]) -> list[Line]:
             ratio <= _VERIFY_RATIO,
         )
     ]
+
+
+def _replay(replay: dict[str, Any]) -> list[Line]:
+    cost = replay["costs_ms"]
+    figure = (
+        f"{cost:.2f} ms p50: {replay['edge_ms']:.2f} at the edge, {replay['owner_ms']:.2f} at the owner; "
+        f"UpdateSession p50 {replay['whole']['p50']:.2f} ms"
+    )
+    floor = f"p50 {replay['off']['p50']:.2f} ms (without it)"
+    share = _percent(replay["off"]["p50"] / replay["whole"]["p50"])
+    return [Line("replay window, of a mutating action", "≤ 0.4 ms p50", figure, floor, share, cost <= 0.4)]
+
+
+def _runs(runs: dict[str, Any]) -> list[Line]:
+    lines: list[Line] = []
+    for name, (what, target, line) in _RUNS.items():
+        if "error" in runs[name] and runs[name]["error"]:
+            lines.append(Line(what, target, f"failed: {runs[name]['error']}", "", "", False))
+        else:
+            found = line(what, target, runs[name], runs["lease_s"])
+            lines += [Line(title, aim, figure, "", "", met) for title, aim, figure, met in found]
+    return lines
+
+
+_Figures = list[tuple[str, str, str, bool | None]]
+
+
+def _creations(what: str, target: str, got: dict[str, Any], _: float) -> _Figures:
+    return [(what, target, _load(got), None)]
+
+
+def _completions(what: str, target: str, got: dict[str, Any], _: float) -> _Figures:
+    rate, split = got["a_worker_core_second"], got["ms_a_turn"]
+    shares = ", ".join(f"{name} {ms:.1f}" for name, ms in sorted(split.items(), key=lambda item: -item[1]))
+    return [
+        (what, "", _load(got), None),
+        ("completions a second a core of worker time", target, f"{rate:.0f}/s", rate >= 150),
+        ("processor time of a turn, all processes", "", f"{sum(split.values()):.1f} ms: {shares}", None),
+    ]
+
+
+def _at_once(what: str, target: str, got: dict[str, Any], _: float) -> _Figures:
+    own = got["own"]
+    figure = (
+        f"p50 {got['p50']:.2f}, worst {got['longest']:.2f} s; the run alone p50 {own['p50']:.2f}, "
+        f"worst {own['longest']:.2f} s"
+    )
+    return [(what, target, figure, got["longest"] <= 1.3)]
+
+
+def _dispatch(what: str, target: str, got: dict[str, Any], _: float) -> _Figures:
+    claimed, alone = got["claimed"], got["alone"]
+    figure = (
+        f"to the model being asked {_delays(got)}; to the claim p50 {claimed['p50']:.0f}, p99 {claimed['p99']:.0f} ms; "
+        f"with nobody else p50 {alone['p50']:.1f} ms; {got['count']} runs, {got['queued']} or more queued"
+    )
+    return [(what, target, figure, got["p99"] <= 250)]
+
+
+def _parked(what: str, target: str, got: dict[str, Any], _: float) -> _Figures:
+    idle = {name: share for name, share in got["idle_percent"].items() if name.split("-")[0] == "worker"}
+    quiet = sum(got["percent"].values()) - sum(got["idle_percent"].values())
+    share = max(0.0, quiet) + got["announcing_percent"]
+    wake = got["wake"]
+    how = f"{got['parked']}, {got['by_the_edge']} of them over the edge, the others copies of their rows"
+    cost = (
+        f"{got['added_mb']:.0f} MB PSS; {share:.1f} % of a core: {max(0.0, quiet):.1f} beyond idle, "
+        f"{got['announcing_percent']:.1f} for announcing them now and then"
+    )
+    worst = max(idle.values())
+    return [
+        ("idle workers", "< 2 % of a core each", ", ".join(f"{share:.1f} %" for share in idle.values()), worst < 2),
+        (f"{what} ({how}): added to services and workers", target, cost, got["added_mb"] < 50 and share < 2),
+        ("SignalRun to the frame of the running run, among those", "p99 ≤ 100 ms", _delays(wake), wake["p99"] <= 100),
+    ]
+
+
+def _kills(what: str, target: str, got: dict[str, Any], lease: float) -> _Figures:
+    figure = f"p50 {got['p50']:.1f}, worst {got['longest']:.1f} s; {got['kills']} kills, {got['count']} turns"
+    return [(f"{what}, lease {lease:.0f} s", target, figure, got["longest"] <= lease + 2)]
+
+
+def _cancels(what: str, target: str, got: dict[str, Any], _: float) -> _Figures:
+    figure = (
+        f"p50 {got['p50']:.0f}, p99 {got['p99']:.0f} ms; streams to the model closed p50 {got['streams']['p50']:.0f}, "
+        f"CancelRun answered p50 {got['call']['p50']:.0f} ms; {got['count']} trees"
+    )
+    return [(what, target, figure, got["p99"] <= 1000)]
+
+
+_RUNS: dict[str, tuple[str, str, Callable[[str, str, dict[str, Any], float], _Figures]]] = {
+    "creations": ("runs created over the edge, no worker, 32 clients", "", _creations),
+    "completions": ("runs completed, instant model, 32 clients", "≥ 150/s", _completions),
+    "at_once": ("64 turns that wait 1 s on the model, one worker", "≤ 1.3 s each", _at_once),
+    "dispatch": ("first run behind another account's queue", "p99 ≤ 250 ms", _dispatch),
+    "parked": ("parked runs", "< 50 MB, < 2 % of a core", _parked),
+    "kills": ("`kill -9` of a worker to its turns going on elsewhere", "≤ lease + 2 s", _kills),
+    "cancels": ("cancel of a tree of 100 live runs to all stopped", "p99 ≤ 1000 ms", _cancels),
+}
 
 
 def _live(live: dict[str, Any]) -> list[Line]:

@@ -13,10 +13,7 @@ import contextlib
 import gc
 import json
 import os
-import shutil
-import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,6 +29,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from libs.stack import ManagedProcess, Stack
 from libs.stack.scripted import Say, ScriptedProvider
 
+from .guard import guarded
 from .report import HERE
 from .subject import ENVIRONMENT, Subject
 
@@ -167,13 +165,12 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--write", action="store_true", help="replace the committed soak.json")
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    folder = Path(tempfile.mkdtemp(prefix="seed-agents-soak-"))
-    try:
-        with Stack(folder / "data", 0, env={**ENVIRONMENT, **_PING}) as stack:
-            results = uvloop.run(soak(stack, given.minutes))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    guarded("seed-agents-soak-", lambda folder: _measure(given, folder))
+
+
+def _measure(given: argparse.Namespace, folder: Path) -> None:
+    with Stack(folder / "data", 0, env={**ENVIRONMENT, **_PING}) as stack:
+        results = uvloop.run(soak(stack, given.minutes))
     text = json.dumps(results, indent=1)
     print(text)
     if given.write:

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from libs.client import Client, Key, Signer
 from libs.protocol.agents import AgentDefinition
@@ -33,14 +33,21 @@ _PROMPT = "You are the agent of a benchmark. Answer in one sentence."
 
 
 class InstantProvider:
-    """A model that answers at once, in a process of its own."""
+    """A model that answers at once, or after `wait_s` seconds give or take a spread, in a process of its own."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen([sys.executable, "-m", "bench.instant"], stdout=subprocess.PIPE, text=True)
+    def __init__(self, wait_s: float = 0.0, spread_s: float = 0.0) -> None:
+        command = [sys.executable, "-m", "bench.instant", str(wait_s), str(spread_s)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.url = self._process.stdout.readline().strip()
         if not self.url:
             raise RuntimeError("the instant provider did not start")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         self._process.kill()
@@ -85,6 +92,10 @@ class Subject:
         """The envelope of an action, now."""
         return self.signer.sign(action, self.signer.key.principal)
 
+    def message(self, session: str, text: str) -> bytes:
+        """The envelope of a MessageSession, now."""
+        return self.sign({"_": "MessageSession", "sessionId": session, "content": [{"type": "text", "text": text}]})
+
     def reads(self, action: Mapping[str, Any], clients: int, seconds: float) -> Load:
         """The same read, signed anew 64 times, from that many clients."""
         bodies = [self.sign(action) for _ in range(_SIGNED_READS)]
@@ -96,9 +107,7 @@ class Subject:
         sessions = await self.sessions(clients * each)
 
         def message(number: int) -> bytes:
-            session = sessions[number // _TURNS_A_SESSION]
-            content = [{"type": "text", "text": f"Message {number}"}]
-            return self.sign({"_": "MessageSession", "sessionId": session, "content": content})
+            return self.message(sessions[number // _TURNS_A_SESSION], f"Message {number}")
 
         count = each * _TURNS_A_SESSION
         bodies: Sequence[Sequence[bytes]] = await asyncio.to_thread(
