@@ -30,6 +30,7 @@ from services.sessions.api.agents import AgentsApi
 from services.sessions.api.attachments import AttachmentsApi
 from services.sessions.api.audit import AuditApi
 from services.sessions.api.members import MembersApi
+from services.sessions.api.newcomers import Newcomers
 from services.sessions.api.peers import Memory, References, Runs, Triggers
 from services.sessions.api.sessions import SessionsApi
 from services.sessions.api.space import SpaceIndexes
@@ -50,6 +51,7 @@ from services.sessions.store.deletions import DeletionStore
 from services.sessions.store.ledger import step
 from services.sessions.store.members import MemberStore
 from services.sessions.store.messages import MessageStore
+from services.sessions.store.newcomers import NewcomerStore
 from services.sessions.store.rows import Row, start_of
 from services.sessions.store.sessions import SessionStore
 from services.sessions.store.sweep import SweepStore
@@ -115,13 +117,19 @@ class Service:
         answers = Answers(self._db, besides=besides)
         verifier = TokenVerifier("sessions", key)
         self._server = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port, answers=answers)
-        agents = AgentStore(self._db, self._outbox, now=now_ms)
+        newcomers = NewcomerStore(self._db, now=now_ms, first_ms=sweep_ms)
+        self._newcomers = Newcomers(self._triggers_peer, newcomers)
+        agents = AgentStore(self._db, self._outbox, newcomers, now=now_ms)
         noted = Audit(self._db, audit)
         members = MemberStore(self._db, self._outbox, noted, now=now_ms)
         for services, name, api in (
             (audit_pb2, "AuditService", AuditApi(noted)),
             (access_pb2, "AccessService", AccessApi(access)),
-            (agents_pb2, "AgentsService", AgentsApi(access, agents, sessions, deletions, references, self._runs)),
+            (
+                agents_pb2,
+                "AgentsService",
+                AgentsApi(access, agents, sessions, deletions, references, self._runs, self._newcomers),
+            ),
             (members_pb2, "MembersService", MembersApi(access, members)),
             (
                 sessions_pb2,
@@ -191,6 +199,7 @@ class Service:
                     await self._runs.detach(deletion)
                 for turn in await self._left.turns():
                     await self._announce(turn)
+                await self._newcomers.sweep()
                 await self._actions.give_up()
                 await self._left.forget()
                 await self._uploads.expire()

@@ -1,4 +1,4 @@
-"""The sessions service on a real PostgreSQL and NATS, called over real gRPC; secrets and runs are fakes."""
+"""The sessions service on a real PostgreSQL and NATS, called over real gRPC; its neighbours are fakes."""
 
 from __future__ import annotations
 
@@ -43,15 +43,13 @@ async def world(sessions_stores: dict[str, str], tmp_path_factory: pytest.TempPa
     blobs = tmp_path_factory.mktemp("sessions-blobs")
     neighbours = Neighbours(INTERNAL_KEY)
     await neighbours.start()
-    secrets_port, runs_port = neighbours.ports
     settings = load(
         SessionsSettings,
         {
             "SEED_AGENTS_DATABASE_URL": sessions_stores["database"],
             "SEED_AGENTS_NATS_URL": sessions_stores["nats"],
             "SEED_AGENTS_INTERNAL_KEY": INTERNAL_KEY,
-            "SEED_AGENTS_SECRETS_ADDR": f"127.0.0.1:{secrets_port}",
-            "SEED_AGENTS_RUNS_ADDR": f"127.0.0.1:{runs_port}",
+            **neighbours.addresses,
             "SEED_AGENTS_TURN_SWEEP_MS": "200",
             "SEED_AGENTS_BLOB_URL": str(blobs),
         },
@@ -60,7 +58,7 @@ async def world(sessions_stores: dict[str, str], tmp_path_factory: pytest.TempPa
     await service.start()
     bus = Bus(sessions_stores["nats"], "tests")
     await bus.start()
-    world = World(service.port, bus, neighbours.providers, neighbours.runs, sessions_stores["database"], blobs)
+    world = World(service.port, bus, neighbours, sessions_stores["database"], blobs)
     try:
         yield world
     finally:

@@ -75,6 +75,7 @@ async def test_delete_agent(world: World) -> None:
     assert not pending_hears.events and not (await pending("ListAgentInvites")).invites
 
     assert world.runs.detached[-1] == ("agent_id", agent_id)
+    assert world.memory.dropped[-1] == world.triggers.dropped[-1] == agent_id
     for gone in (session_id, own_child):
         assert await rows_of(world, gone) == 0
     assert not await world.sql("SELECT 1 FROM agent_members WHERE agent_id = $1", agent_id)
@@ -103,6 +104,20 @@ async def test_deleting_among_messages_leaves_no_rows(world: World) -> None:
     assert not await world.sql("SELECT 1 FROM session_events WHERE session_id = $1", session_id)
     left = await world.sql("SELECT state FROM session_turns WHERE session_id = $1", session_id)
     assert {row["state"] for row in left} <= {"gone"}
+
+
+@pytest.mark.parametrize("name", ["memory", "triggers"])
+async def test_the_sweep_tells_others_later(world: World, name: str) -> None:
+    c = world.account()
+    agent_id = await c.agent()
+    service = world.memory if name == "memory" else world.triggers
+    service.away = True
+    try:
+        await c("DeleteAgent", agent_id=agent_id)
+        assert agent_id not in service.dropped and await world.sql("SELECT 1 FROM deletions WHERE id = $1", agent_id)
+    finally:
+        service.away = False
+    await until(lambda: agent_id in service.dropped)
 
 
 async def test_the_sweep_tells_runs_later(world: World) -> None:

@@ -37,7 +37,7 @@ from libs import wire
 from libs.errors import SeedError
 from libs.events import Bus, account_subject
 from libs.rpc import Peer, TokenSigner
-from tests.sessions.fakes import FakeProviders, FakeRunsService
+from tests.sessions.fakes import Neighbours
 
 INTERNAL_KEY = "internal-key-of-the-tests-of-sessions"
 NIL = "00000000-0000-4000-8000-000000000000"
@@ -171,12 +171,13 @@ class World:
         self,
         port: int,
         bus: Bus,
-        providers: FakeProviders,
-        runs: FakeRunsService,
+        neighbours: Neighbours,
         database_url: str,
         blobs: Path,
     ) -> None:
-        self._port, self._bus, self.providers, self.runs = port, bus, providers, runs
+        self._port, self._bus = port, bus
+        self.providers, self.runs = neighbours.providers, neighbours.runs
+        self.memory, self.triggers = neighbours.memory, neighbours.triggers
         self.database_url, self.blobs = database_url, blobs
         self._clients: list[Client] = []
         self.runner = self.client("runs-worker")

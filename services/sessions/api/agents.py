@@ -8,7 +8,8 @@ from seed.sessions.v1 import agents_pb2 as pb
 
 from libs.rpc import Caller
 from services.sessions.api.decoding import document, optional
-from services.sessions.api.peers import References, Runs
+from services.sessions.api.newcomers import Newcomers
+from services.sessions.api.peers import Found, References, Runs
 from services.sessions.domain import access, definition
 from services.sessions.domain.ids import named, request_hash, request_key
 from services.sessions.store.access import AccessStore
@@ -33,9 +34,10 @@ class AgentsApi:
         deletions: DeletionStore,
         references: References,
         runs: Runs,
+        newcomers: Newcomers,
     ) -> None:
         self._access, self._agents, self._sessions = access, agents, sessions
-        self._deletions, self._references, self._runs = deletions, references, runs
+        self._deletions, self._references, self._runs, self._newcomers = deletions, references, runs, newcomers
 
     async def ListAgents(self, request: pb.ListAgentsRequest, caller: Caller) -> pb.ListAgentsResponse:
         """The account's own agents and those it has joined."""
@@ -51,8 +53,11 @@ class AgentsApi:
         agent_id = await self._agents.created_before(repeat)
         if agent_id is None:
             new = definition.normalized(sent, _block_id)
-            await self._check_references(caller.account, new)
-            agent_id = await self._agents.create(caller.account, new, repeat)
+            references = await self._check_references(caller.account, new)
+            signs_as = references.signing_accounts.get(next(iter(definition.named_keys(new)), ""), "")
+            agent_id, newcomer = await self._agents.create(caller.account, new, repeat, signs_as)
+            if newcomer is not None:
+                await self._newcomers.greet(newcomer)
         return pb.CreateAgentResponse(agent_id=agent_id)
 
     async def GetAgent(self, request: pb.GetAgentRequest, caller: Caller) -> pb.GetAgentResponse:
@@ -84,6 +89,7 @@ class AgentsApi:
         await self._runs.detach(await self._deletions.agent(agent_id))
         return pb.DeleteAgentResponse(agent_id=agent_id)
 
-    async def _check_references(self, owner: str, new: definition.Definition) -> None:
+    async def _check_references(self, owner: str, new: definition.Definition) -> Found:
         found = await self._references.find(owner, new["modelProvider"], definition.named_keys(new))
-        definition.check_references(new, *found)
+        definition.check_references(new, found.provider_type, found.missing_keys)
+        return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from seed.memory.v1 import memory_pb2, memory_pb2_grpc
 from seed.runs.v1 import runs_pb2, runs_pb2_grpc
@@ -23,18 +24,28 @@ Drop = Callable[[Deletion], Awaitable[None]]
 """Tells a service what has been deleted, so that it drops what belongs to it. May be told again; raises SeedError."""
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Type of the provider (None when the owner has none of that name), which signing keys are missing, and the account
+    ids of the others by their names, as far as they are known."""
+
+    provider_type: str | None
+    missing_keys: list[str]
+    signing_accounts: dict[str, str]
+
+
 class References:
     """What a definition or an override refers to in the owner's secrets."""
 
     def __init__(self, secrets: Peer) -> None:
         self._secrets, self._stub = secrets, secrets.stub(secrets_pb2_grpc.ProvidersServiceStub)
 
-    async def find(self, owner: str, provider: str, keys: Sequence[str] = ()) -> tuple[str | None, list[str]]:
-        """Type of the provider (None when the owner has none of that name), and which signing keys are missing."""
+    async def find(self, owner: str, provider: str, keys: Sequence[str] = ()) -> Found:
+        """What the owner has of a provider and of signing keys."""
         request = secrets_pb2.CheckReferencesRequest(account=owner, provider=provider, signing_keys=keys)
         found = await self._secrets.call(self._stub.CheckReferences, request, account=owner, retry=True)
         kind = found.provider_type if found.HasField("provider_type") else None
-        return kind, list(found.missing_signing_keys)
+        return Found(kind, list(found.missing_signing_keys), dict(found.signing_accounts))
 
 
 class Memory:

@@ -129,7 +129,7 @@ class SessionsApi:
         override = None if sent is None else naming.override(document(sent))
         stored = None
         if override is not None:
-            kind, _ = await self._references.find(found.owner, override.provider)
+            kind = (await self._references.find(found.owner, override.provider)).provider_type
             stored = override.checked(kind)
         session = await self._sessions.update(session_id, title, overrides=sent is not None, model_override=stored)
         return pb.UpdateSessionResponse(session=session)

@@ -16,6 +16,7 @@ from libs.wire import decode, encode
 from services.sessions.domain.access import READER, effective_role
 from services.sessions.store import changes, repeats
 from services.sessions.store.access import MEMBERSHIP, allowed, with_membership
+from services.sessions.store.newcomers import Newcomer, NewcomerStore
 from services.sessions.store.rows import AGENT, NOW, agent_of, text, touched
 from services.sessions.store.tables import agent_members, agents
 
@@ -60,15 +61,20 @@ Definition = dict[str, Any]
 class AgentStore:
     """Agents of one database. `now` gives Unix milliseconds."""
 
-    def __init__(self, db: Database, outbox: Outbox, *, now: Callable[[], int]) -> None:
-        self._db, self._outbox, self._now = db, outbox, now
+    def __init__(self, db: Database, outbox: Outbox, newcomers: NewcomerStore, *, now: Callable[[], int]) -> None:
+        self._db, self._outbox, self._newcomers, self._now = db, outbox, newcomers, now
 
     async def created_before(self, request: repeats.Request | None) -> str | None:
         """Id of the agent that an equal request made. Raises Conflict for a reused request id."""
         return await repeats.created_before(self._db, request)
 
-    async def create(self, owner: str, definition: Definition, request: repeats.Request | None) -> str:
-        """Store a new agent; returns its id, or that of an equal request that was quicker. Raises Conflict."""
+    async def create(
+        self, owner: str, definition: Definition, request: repeats.Request | None, signs_as: str
+    ) -> tuple[str, Newcomer | None]:
+        """Store a new agent; returns its id, or that of an equal request that was quicker. Raises Conflict.
+
+        An agent that `signs_as` an account is a newcomer: its first trigger is still to be made.
+        """
         now, agent_id = self._now(), str(uuid.uuid4())
         try:
             async with self._outbox.transaction() as tx:
@@ -85,9 +91,12 @@ class AgentStore:
                     raise RuntimeError("an inserted row is returned")
                 changes.agent(tx, agent_of(row))
                 changes.agent_hint(tx, "agent-created", owner, agent_id)
-                return agent_id
+                newcomer = Newcomer(agent_id, owner, definition["name"], signs_as) if signs_as else None
+                if newcomer is not None:
+                    await self._newcomers.add(tx, newcomer)
+                return agent_id, newcomer
         except repeats.Repeated:
-            return await repeats.created_first(self._db, request)
+            return await repeats.created_first(self._db, request), None
 
     async def get(self, account: str, agent_id: str) -> pb.Agent:
         """An agent as an account that may read it sees it. Raises NotFound."""

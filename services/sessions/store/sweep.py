@@ -23,7 +23,8 @@ _PARKED_AGAIN_MS = 900_000
 _t, _d = session_turns.c, deletions.c
 
 
-def _later(first_ms: Any, tries: Any) -> Any:
+def later(first_ms: Any, tries: Any) -> Any:
+    """When to try again what was tried so often: a pause that grows from `first_ms` to a minute."""
     doubled = sa.cast(first_ms, sa.BigInteger) * sa.cast(sa.func.power(2, sa.func.least(tries, 16)), sa.BigInteger)
     return NOW + sa.func.least(_BACKOFF_MAX_MS, doubled)
 
@@ -42,7 +43,7 @@ _turns = sql(
         next_start_at=sa.case(
             (_t.state == PARKED, NOW + _PARKED_AGAIN_MS),
             (_t.begun, NOW + BEGUN_AGAIN_MS),
-            else_=_later(number("first_ms"), _t.starts),
+            else_=later(number("first_ms"), _t.starts),
         ),
         starts=_t.starts + 1,
     )
@@ -54,7 +55,7 @@ _due_deletions = (
 _deletions = sql(
     sa.update(deletions)
     .where(_d.id.in_(_due_deletions))
-    .values(next_at=_later(number("first_ms"), _d.tries), tries=_d.tries + 1)
+    .values(next_at=later(number("first_ms"), _d.tries), tries=_d.tries + 1)
     .returning(_d.id, _d.kind, _d.owner)
 )
 _forget = sql(sa.delete(session_turns).where(_t.state == "gone", _t.next_start_at < number("before")))

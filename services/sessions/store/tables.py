@@ -284,3 +284,17 @@ session_triggers = sa.Table(
     sa.Column("context", sa.LargeBinary, nullable=False),
 )
 sa.Index("session_triggers_by_trigger", session_triggers.c.trigger_id)
+
+newcomers = sa.Table(
+    "newcomers",
+    metadata,
+    # A new agent whose first trigger is still to be made
+    _id("agent_id", sa.ForeignKey("agents.id", ondelete="CASCADE"), key=True),
+    _id("owner"),
+    # Its name then, and the account it signs as
+    _text("name"),
+    _id("signing_account"),
+    _ms("next_at"),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+)
+sa.Index("newcomers_due", newcomers.c.next_at)
