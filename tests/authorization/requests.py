@@ -9,7 +9,7 @@ from typing import Any
 
 from libs.client import Key
 from libs.wire import sign_capability
-from tests.authorization.scenes import CHAT, Holdings, Place, Scene, identity, provider, sign_in
+from tests.authorization.scenes import CHAT, Holdings, Place, Scene, identity, provider, sign_in, trigger
 from tests.authorization.table import OK, Rule, Who, Whose, expected
 from tests.support.kit import NOWHERE, text
 
@@ -98,40 +98,81 @@ async def _attachment(asked: Asked) -> Fields:
     return {"sessionId": asked.place.session, "attachmentId": made.attachment.id}
 
 
-def _target(session: str) -> Fields:
-    return {"kind": "session-attachment", "sessionId": session, "name": "a.txt", "mimeType": "text/plain"}
+def _target(place: Place, to_memory: bool = False) -> Fields:
+    if to_memory:
+        return {"kind": "memory", "agentId": place.agent, "path": "up.txt"}
+    return {"kind": "session-attachment", "sessionId": place.session, "name": "a.txt", "mimeType": "text/plain"}
 
 
-async def _begin(asked: Asked) -> Fields:
-    return {"target": _target(asked.place.session), "size": len(FILE)}
+def _begin(to_memory: bool = False) -> Build:
+    return _with(lambda asked: {"target": _target(asked.place, to_memory), "size": len(FILE)})
 
 
-async def _upload(asked: Asked) -> str:
-    if asked.place.upload:
-        return asked.place.upload
+async def _upload(asked: Asked, to_memory: bool) -> str:
+    if known := asked.place.uploads.get(to_memory):
+        return known
     owner = asked.scene.owner if asked.whose is Whose.DELETED else asked.place.owner.client
-    session = asked.scene.own.session if asked.whose is Whose.DELETED else asked.place.session
-    begun = await owner.call("BeginFileUpload", target=_target(session), size=len(FILE))
+    place = asked.scene.own if asked.whose is Whose.DELETED else asked.place
+    begun = await owner.call("BeginFileUpload", target=_target(place, to_memory), size=len(FILE))
     if asked.whose is Whose.DELETED:
         await owner.call("AbortFileUpload", uploadId=begun.upload_id)
     elif asked.whose is Whose.FOREIGN:
-        asked.place.upload = begun.upload_id
+        asked.place.uploads[to_memory] = begun.upload_id
     return begun.upload_id
 
 
-async def _append(asked: Asked) -> Fields:
-    return {"uploadId": await _upload(asked), "offset": 0, "content": FILE}
+def _append(to_memory: bool = False) -> Build:
+    async def build(asked: Asked) -> Fields:
+        return {"uploadId": await _upload(asked, to_memory), "offset": 0, "content": FILE}
+
+    return build
 
 
-async def _commit(asked: Asked) -> Fields:
-    upload = await _upload(asked)
+def _commit(to_memory: bool = False) -> Build:
+    async def build(asked: Asked) -> Fields:
+        upload = await _upload(asked, to_memory)
+        if asked.happens:
+            await asked.scene.owner.call("AppendFileUploadChunk", uploadId=upload, offset=0, content=FILE)
+        return {"uploadId": upload}
+
+    return build
+
+
+def _abort(to_memory: bool = False) -> Build:
+    async def build(asked: Asked) -> Fields:
+        return {"uploadId": await _upload(asked, to_memory)}
+
+    return build
+
+
+async def _memory_file(asked: Asked) -> Fields:
     if asked.happens:
-        await asked.scene.owner.call("AppendFileUploadChunk", uploadId=upload, offset=0, content=FILE)
-    return {"uploadId": upload}
+        await asked.scene.owner.call("WriteAgentMemoryFile", agentId=asked.place.agent, path="a.txt", content=FILE)
+    return {"agentId": asked.place.agent, "path": "a.txt"}
 
 
-async def _abort(asked: Asked) -> Fields:
-    return {"uploadId": await _upload(asked)}
+def _trigger(**more: Any) -> Build:
+    return _with(lambda asked: {"triggerId": asked.place.trigger, **more})
+
+
+async def _spare_trigger(asked: Asked) -> Fields:
+    if not asked.happens:
+        return {"triggerId": asked.place.trigger}
+    return {"triggerId": (await trigger(asked.scene.owner, asked.place.agent)).id}
+
+
+async def _two_triggers(asked: Asked) -> Fields:
+    first = other = asked.place.trigger
+    seen = [0, 0]
+    if asked.happens:
+        made = [await trigger(asked.scene.owner, asked.place.agent) for _ in range(2)]
+        (first, other), seen = (t.id for t in made), [t.updated_at for t in made]
+    return {
+        "triggerId": first,
+        "otherTriggerId": other,
+        "expectedUpdatedAt": seen[0],
+        "otherExpectedUpdatedAt": seen[1],
+    }
 
 
 async def _provider(asked: Asked) -> Fields:
@@ -211,10 +252,14 @@ REQUESTS: dict[str, Build] = {
     "InvokeSessionTool": _session(verb="read", input={"address": "self"}),
     "UploadSessionAttachment": _session(name="b.txt", content=FILE),
     "ReadSessionAttachment": _attachment,
-    "BeginFileUpload (to a session)": _begin,
-    "AppendFileUploadChunk": _append,
-    "CommitFileUpload": _commit,
-    "AbortFileUpload": _abort,
+    "BeginFileUpload (to a session)": _begin(),
+    "AppendFileUploadChunk": _append(),
+    "CommitFileUpload": _commit(),
+    "AbortFileUpload": _abort(),
+    "BeginFileUpload (to memory)": _begin(to_memory=True),
+    "AppendFileUploadChunk (to memory)": _append(to_memory=True),
+    "CommitFileUpload (to memory)": _commit(to_memory=True),
+    "AbortFileUpload (to memory)": _abort(to_memory=True),
     "GetRun": _run(),
     "ListRuns (rootRunId)": _with(lambda asked: {"rootRunId": asked.place.run}),
     "ListRuns (sessionId)": _session(),
@@ -222,6 +267,12 @@ REQUESTS: dict[str, Build] = {
     "CancelRun": _run(),
     "SignalRun": _run(signal="go"),
     "GetRunJournal": _run(),
+    "ListAgentMemory": _agent(),
+    "ReadAgentMemoryFile": _memory_file,
+    "WriteAgentMemoryFile": _agent(path="b.txt", content=FILE),
+    "DeleteAgentMemoryFile": _agent(path="b.txt"),
+    "DownloadAgentMemoryFile": _agent(url="ftp://files.test/a"),
+    "UploadAgentMemoryFileToIpfs": _memory_file,
     "ListAgentTools": _agent(),
     "SaveAgentTool": _with(
         lambda asked: {
@@ -230,6 +281,12 @@ REQUESTS: dict[str, Build] = {
         }
     ),
     "DeleteAgentTool": _agent(name="none"),
+    "ListAgentTriggers": _agent(),
+    "GetAgentTrigger": _trigger(),
+    "CreateAgentTrigger": _agent(trigger={"name": "T", "enabled": False, "prompt": "p", "source": {"type": "webhook"}}),
+    "UpdateAgentTrigger": _trigger(patch={"name": "Renamed"}),
+    "DeleteAgentTrigger": _spare_trigger,
+    "CombineAgentTriggers": _two_triggers,
     "SetSecret": _nothing(name="another", value=b"value"),
     "SetModelProvider": _nothing(name="another", provider={"type": "ollama"}),
     "DeleteModelProvider": _provider,

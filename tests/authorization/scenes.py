@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from libs.client import Client, Key
 from libs.protocol.secrets import ModelProviderConfig
+from libs.protocol.triggers import AgentTriggerInfo
 from libs.wire import sign_capability
 from tests.authorization.table import Who
 from tests.support.kit import Owner, World
@@ -21,13 +22,15 @@ CHAT = (Who.CHATTER, Who.GUEST)
 
 @dataclass
 class Place:
-    """An agent with a session in which a turn has run."""
+    """An agent with a session in which a turn has run, and a trigger."""
 
     owner: Owner
     agent: str
     session: str
     run: str
-    upload: str = ""
+    trigger: str
+    uploads: dict[bool, str] = field(default_factory=dict)
+    """Ids of uploads to a session (False) and to memory (True)."""
 
 
 @dataclass
@@ -92,7 +95,14 @@ async def place(owner: Owner, agent: str = "") -> Place:
     session = await owner.client.create_session(agent)
     await owner.client.message(session, "hello")
     (run,) = await owner.runs(session)
-    return Place(owner, agent, session, run.id)
+    return Place(owner, agent, session, run.id, (await trigger(owner.client, agent)).id)
+
+
+async def trigger(client: Client, agent: str) -> AgentTriggerInfo:
+    """A trigger of the agent that never fires."""
+    source = {"type": "user-mention", "mentionedAccounts": [client.account]}
+    new = {"name": "Never", "enabled": False, "prompt": "Look.", "source": source}
+    return (await client.call("CreateAgentTrigger", agentId=agent, trigger=new)).trigger
 
 
 async def stand(who: Who, owner: Client, agent: str, client: Client) -> None:

@@ -190,6 +190,10 @@ AREAS: dict[str, tuple[Rule, ...]] = {
         Rule("AppendFileUploadChunk", Need.CHATTER, "Upload"),
         Rule("CommitFileUpload", Need.CHATTER, "Upload"),
         Rule("AbortFileUpload", Need.CHATTER, "Upload"),
+        Rule("BeginFileUpload", Need.WRITER, variant="to memory"),
+        Rule("AppendFileUploadChunk", Need.WRITER, "Upload", "to memory"),
+        Rule("CommitFileUpload", Need.WRITER, "Upload", "to memory"),
+        Rule("AbortFileUpload", Need.WRITER, "Upload", "to memory"),
     ),
     "Runs": (
         Rule("GetRun", Need.READER, "Run"),
@@ -201,9 +205,27 @@ AREAS: dict[str, tuple[Rule, ...]] = {
         Rule("GetRunJournal", Need.READER, "Run"),
     ),
     "Tool documents": (
+        Rule("ListAgentMemory", Need.READER),
+        Rule("ReadAgentMemoryFile", Need.READER),
+        Rule("WriteAgentMemoryFile", Need.WRITER),
+        Rule("DeleteAgentMemoryFile", Need.WRITER),
+        Rule(
+            "DownloadAgentMemoryFile",
+            Need.WRITER,
+            allowed=Answer(400, "Download URL must use http or https"),
+        ),
+        Rule("UploadAgentMemoryFileToIpfs", Need.WRITER),
         Rule("ListAgentTools", Need.READER),
         Rule("SaveAgentTool", Need.WRITER),
         Rule("DeleteAgentTool", Need.WRITER),
+    ),
+    "Triggers": (
+        Rule("ListAgentTriggers", Need.READER),
+        Rule("GetAgentTrigger", Need.READER, "Agent trigger"),
+        Rule("CreateAgentTrigger", Need.WRITER),
+        Rule("UpdateAgentTrigger", Need.WRITER, "Agent trigger"),
+        Rule("DeleteAgentTrigger", Need.WRITER, "Agent trigger"),
+        Rule("CombineAgentTriggers", Need.WRITER, "Agent trigger"),
     ),
     "Secrets, providers, signing identities": (
         Rule("SetSecret", Need.ACCOUNT, whose=_NAMES_NOTHING),

@@ -150,6 +150,7 @@ async def _belongings(client: Client, at: Place) -> object:
         {"_": "GetSession", "sessionId": at.session},
         {"_": "ListAgentCollaborators", "agentId": at.agent},
         {"_": "ListRuns", "sessionId": at.session},
+        {"_": "ListAgentMemory", "agentId": at.agent},
         {"_": "ListAgents"},
         {"_": "ListModelProviders"},
         {"_": "ListSigningIdentities"},
