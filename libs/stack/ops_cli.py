@@ -103,10 +103,15 @@ def audit_list(
     data_dir: DataDirectory = Path("data"),
     account: Account = "",
     members: Annotated[bool, typer.Option("--members", help="Members and public access, in place of secrets.")] = False,
+    of_runs: Annotated[
+        bool, typer.Option("--runs", help="What operators did to runs and workers, in place of secrets.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Entries to print.")] = 100,
     before: Annotated[str, typer.Option(help="Go on before this entry: the token under a page.")] = "",
 ) -> None:
-    """Print who did what to secrets, providers, identities and authorizations (or members), newest first."""
+    """Print who did what to secrets, providers, identities and authorizations (or members, or runs), newest first."""
+    if members and of_runs:
+        fail("Choose one of --members and --runs")
 
     async def show(peer: Peer) -> None:
         from seed.audit.v1 import audit_pb2 as pb
@@ -120,7 +125,7 @@ def audit_list(
         if page.next_page_token:
             typer.echo(f"more: --before {page.next_page_token}")
 
-    with_service("sessions" if members else "secrets", data_dir, show)
+    with_service("sessions" if members else "runs" if of_runs else "secrets", data_dir, show)
 
 
 def _line(entry: Any) -> str:

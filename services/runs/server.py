@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
+from seed.audit.v1 import audit_pb2
 from seed.runs.v1 import admin_pb2, feed_pb2, runs_pb2, tools_pb2
 
 from libs import telemetry
@@ -15,7 +16,9 @@ from libs.clock import now_ms
 from libs.events import Bus
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.store import AcceptedSignatures, Answers, Database, Outbox, Row
+from libs.store.audit import Audit
 from services.runs.api.admin import RunsAdminApi
+from services.runs.api.audit import AuditApi
 from services.runs.api.cancels import Cancels
 from services.runs.api.feed import RunFeedApi
 from services.runs.api.runs import RunsApi
@@ -30,7 +33,7 @@ from services.runs.store.admin import Operations
 from services.runs.store.family import Family
 from services.runs.store.feed import Feed
 from services.runs.store.queue import Queue
-from services.runs.store.tables import accepted_signatures
+from services.runs.store.tables import accepted_signatures, audit
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
 from services.runs.store.workers import Workers
@@ -96,12 +99,14 @@ async def serve_api(settings: RunsSettings, stop: asyncio.Event) -> None:
     )
     actions = UserActions(sessions, base.db, verbs)
     workers = Workers(base.db, lease_ms=settings.lease_ms, now=now_ms)
-    operations = Operations(base.db, base.outbox, now_ms)
-    admin = RunsAdminApi(operations, base.queue.dispatch, workers, trees, cancels, base.bus)
+    noted = Audit(base.db, audit)
+    operations = Operations(base.db, base.outbox, trees, workers, noted, now_ms)
+    admin = RunsAdminApi(operations, base.queue.dispatch, workers, cancels, base.bus)
     verifier = TokenVerifier("runs", settings.internal_key)
     server = RpcServer(verifier, host=settings.grpc_host, port=settings.grpc_port, answers=Answers(base.db))
     server.add(runs_pb2.DESCRIPTOR.services_by_name["RunsService"], api)
     server.add(admin_pb2.DESCRIPTOR.services_by_name["RunsAdminService"], admin)
+    server.add(audit_pb2.DESCRIPTOR.services_by_name["AuditService"], AuditApi(noted))
     feed = RunFeedApi(Feed(base.db, base.outbox, now_ms), base.bus)
     server.add(feed_pb2.DESCRIPTOR.services_by_name["RunFeedService"], feed)
     server.add(tools_pb2.DESCRIPTOR.services_by_name["ToolsService"], ToolsApi(actions))

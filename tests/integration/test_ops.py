@@ -99,6 +99,12 @@ async def test_an_operator_cancels_and_the_session_takes_the_next_message(world:
     assert [run.status for run in await owner.runs(session)] == ["canceled", "canceled"]
     assert await ops.run("runs", "cancel", running) == "nothing was live\n"
     assert "Run has ended: canceled" in await ops.run("runs", "requeue", running, code=1)
+    noted = (await ops.run("audit", "list", "--runs", "--account", owner.client.account)).splitlines()
+    assert [
+        f"run.cancel  {run}" in line and line.endswith("by - via ops")
+        for run, line in zip((running, running, queued), noted, strict=True)
+    ] == [True, True, True]
+    assert "Choose one" in await ops.run("audit", "list", "--runs", "--members", code=1)
     gate.set()
     await owner.client.message(session, "three")
     assert (await owner.runs(session))[0].status == "succeeded"

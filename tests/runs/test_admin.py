@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+import asyncpg
 import pytest
 import pytest_asyncio
+from seed.audit.v1 import audit_pb2, audit_pb2_grpc
 from seed.runs.v1 import admin_pb2 as pb
 from seed.runs.v1 import admin_pb2_grpc
 
@@ -14,11 +16,14 @@ from libs.errors import Conflict, Forbidden, Invalid, NotFound, SeedError
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.stack.scripted import Say
 from libs.store import Outbox
+from libs.store.audit import Audit
 from services.runs.api.admin import RunsAdminApi
+from services.runs.api.audit import AuditApi
 from services.runs.api.cancels import Cancels
 from services.runs.domain.paging import PAGE, PAGE_MOST, page_size, read_token, token_after
 from services.runs.store.admin import Operations
 from services.runs.store.queue import Ending
+from services.runs.store.tables import audit
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.workers import FORGOTTEN_LEASES, Workers
 from tests.runs.house import INTERNAL_KEY, LEASE_MS, Store, new_id, turn, until
@@ -74,10 +79,12 @@ class Ops:
 async def ops(shop: Workshop) -> AsyncIterator[Ops]:
     sessions = Peer("sessions", shop.sessions.address, TokenSigner("runs-api", INTERNAL_KEY))
     server = RpcServer(TokenVerifier("runs", INTERNAL_KEY), host="127.0.0.1", port=0)
-    operations = Operations(shop.db, Outbox(shop.db, outbox_rows, shop.bus.publish), now_ms)
-    workers = Workers(shop.db, lease_ms=LEASE_MS, now=now_ms)
+    workers, noted = Workers(shop.db, lease_ms=LEASE_MS, now=now_ms), Audit(shop.db, audit)
+    outbox = Outbox(shop.db, outbox_rows, shop.bus.publish)
+    operations = Operations(shop.db, outbox, shop.trees, workers, noted, now_ms)
     cancels = Cancels(sessions, shop.bus)
-    admin = RunsAdminApi(operations, shop.queue.dispatch, workers, shop.trees, cancels, shop.bus)
+    admin = RunsAdminApi(operations, shop.queue.dispatch, workers, cancels, shop.bus)
+    server.add(audit_pb2.DESCRIPTOR.services_by_name["AuditService"], AuditApi(noted))
     server.add(pb.DESCRIPTOR.services_by_name["RunsAdminService"], admin)
     await server.start()
     address = f"127.0.0.1:{server.port}"
@@ -96,6 +103,33 @@ async def test_operators_only(ops: Ops, method: str, by: str) -> None:
 
 def test_every_method_is_in_the_test_above() -> None:
     assert {m.name for m in pb.DESCRIPTOR.services_by_name["RunsAdminService"].methods} == METHODS.keys()
+
+
+async def test_what_operators_do_is_on_record_with_its_effect(ops: Ops) -> None:
+    account = f"zAudited-{new_id()}"
+    run_id, other = await ops.start(account), await ops.start(account)
+    await ops.shop.worker()
+    [worker] = (await ops.call("ListWorkers", pb.ListWorkersRequest())).workers
+    await ops.call("DrainWorker", pb.DrainWorkerRequest(worker_id=worker.id))
+    await ops.call("DrainWorker", pb.DrainWorkerRequest(worker_id=worker.id, resume=True))
+    await ops.shop.trees.cancel_run(other)
+    await ops.call("CancelRun", pb.RunsAdminServiceCancelRunRequest(run_id=run_id))
+    await ops.refused(Conflict, "RequeueRun", pb.RequeueRunRequest(run_id=run_id))
+    await ops.refused(NotFound, "DrainWorker", pb.DrainWorkerRequest(worker_id="nobody"))
+
+    stub = ops.peers["ops"].stub(audit_pb2_grpc.AuditServiceStub)
+    about = await ops.peers["ops"].call(stub.ListAudit, audit_pb2.ListAuditRequest(account=account))
+    assert [(e.action, e.subject) for e in about.entries] == [("run.cancel", run_id)]
+    assert (about.entries[0].via, about.entries[0].actor) == ("ops", "")
+    newest = (await ops.peers["ops"].call(stub.ListAudit, audit_pb2.ListAuditRequest())).entries
+    drained = [(e.action, e.account) for e in newest if e.subject == worker.id]
+    assert drained == [("worker.resume", ""), ("worker.drain", "")]
+    with pytest.raises(Forbidden, match="for operators"):
+        edge = ops.peers["edge"]
+        await edge.call(edge.stub(audit_pb2_grpc.AuditServiceStub).ListAudit, audit_pb2.ListAuditRequest())
+    async with ops.shop.db.connection() as connection:
+        with pytest.raises(asyncpg.RaiseError, match="append-only"):
+            await connection.execute("DELETE FROM audit")
 
 
 async def test_runs_of_all_accounts_in_pages_newest_first(ops: Ops) -> None:
@@ -290,7 +324,8 @@ async def test_rows_of_the_dead_are_dropped_and_a_drain_outlives_that(store: Sto
     workers = Workers(store.db, lease_ms=LEASE_MS, now=store.clock)
     beat = {"host": "h", "started_at": 1, "slots": 1, "held": 0, "draining": False, "stopping": False}
     assert not await workers.beat("w1", **beat)
-    await workers.drain("w1", draining=True)
+    async with store.db.transaction() as tx:
+        await workers.drain(tx, "w1", draining=True)
     assert await workers.beat("w1", **beat)
     store.clock.ms += LEASE_MS
     [row] = await workers.page("", 9)

@@ -364,9 +364,11 @@ async def test_why_a_run_waits(store: Store) -> None:
     assert await queue.dispatch.explain(first) == (Reason("backoff", until=store.clock.ms + 50), 0)
     assert await queue.dispatch.explain(new_id()) == (None, 0)
 
-    await workers.drain("w", draining=True)
+    async with store.db.transaction() as tx:
+        await workers.drain(tx, "w", draining=True)
     assert await queue.dispatch.explain(other) == (Reason("no-worker"), 0)
-    await workers.drain("w", draining=False)
+    async with store.db.transaction() as tx:
+        await workers.drain(tx, "w", draining=False)
     store.clock.ms += LEASE_MS
     assert (await queue.dispatch.reasons([other, first, busy])) == {
         other: Reason("no-worker"),

@@ -7,20 +7,18 @@ from collections.abc import Mapping
 from seed.runs.v1 import admin_pb2 as pb
 
 from libs import events, telemetry
-from libs.errors import Forbidden, Invalid, NotFound
+from libs.errors import Invalid
 from libs.events import Bus
 from libs.rpc import Caller
 from libs.store import Row
+from services.runs.api.callers import operator
 from services.runs.api.cancels import Cancels
 from services.runs.domain.paging import page_size, read_token, token_after
 from services.runs.domain.waiting import Reason
 from services.runs.store.admin import STATUSES, Operations
 from services.runs.store.dispatch import Dispatch
 from services.runs.store.rows import run_of
-from services.runs.store.trees import Trees
 from services.runs.store.workers import Workers
-
-OPS = "ops"
 
 log = telemetry.get_logger("runs-api")
 
@@ -29,16 +27,16 @@ class RunsAdminApi:
     """Serves operators of one database. Nothing here asks sessions who may do what."""
 
     def __init__(
-        self, operations: Operations, dispatch: Dispatch, workers: Workers, trees: Trees, cancels: Cancels, bus: Bus
+        self, operations: Operations, dispatch: Dispatch, workers: Workers, cancels: Cancels, bus: Bus
     ) -> None:
         self._operations, self._dispatch, self._workers = operations, dispatch, workers
-        self._trees, self._cancels, self._bus = trees, cancels, bus
+        self._cancels, self._bus = cancels, bus
 
     async def ListRuns(
         self, request: pb.RunsAdminServiceListRunsRequest, caller: Caller
     ) -> pb.RunsAdminServiceListRunsResponse:
         """A page of runs, newest first."""
-        _operator(caller)
+        operator(caller)
         size = page_size(request.page_size)
         statuses = sorted(set(request.statuses))
         if unknown := [status for status in statuses if status not in STATUSES]:
@@ -57,15 +55,14 @@ class RunsAdminApi:
 
     async def ExplainRun(self, request: pb.ExplainRunRequest, caller: Caller) -> pb.ExplainRunResponse:
         """One run, and why it waits."""
-        _operator(caller)
+        operator(caller)
         row = await self._operations.get(_id(request.run_id))
         reason, place = await self._dispatch.explain(row["id"])
         return pb.ExplainRunResponse(run=_run(row, {row["id"]: reason} if reason else {}), place=place)
 
     async def RequeueRun(self, request: pb.RequeueRunRequest, caller: Caller) -> pb.RequeueRunResponse:
         """Let a run be claimed now."""
-        _operator(caller)
-        row = await self._operations.requeue(_id(request.run_id))
+        row = await self._operations.requeue(_id(request.run_id), operator(caller))
         log.info("queued again by an operator", run=row["id"])
         self._bus.publish(events.WORK, b"")
         return pb.RequeueRunResponse(run=_run(row, await self._dispatch.reasons([row["id"]])))
@@ -74,16 +71,15 @@ class RunsAdminApi:
         self, request: pb.RunsAdminServiceCancelRunRequest, caller: Caller
     ) -> pb.RunsAdminServiceCancelRunResponse:
         """Cancel a run and everything below it."""
-        _operator(caller)
-        row = await self._operations.get(_id(request.run_id))
-        done = await self._trees.cancel_run(row["id"])
-        log.info("canceled by an operator", run=row["id"], ended=len(done.ended), asked=len(done.asked))
+        by = operator(caller)
+        done = await self._operations.cancel(_id(request.run_id), by)
+        log.info("canceled by an operator", run=request.run_id, ended=len(done.ended), asked=len(done.asked))
         await self._cancels.tell(done)
         return pb.RunsAdminServiceCancelRunResponse(ended=len(done.ended), asked=len(done.asked))
 
     async def ListWorkers(self, request: pb.ListWorkersRequest, caller: Caller) -> pb.ListWorkersResponse:
         """A page of workers, by id."""
-        _operator(caller)
+        operator(caller)
         size = page_size(request.page_size)
         after = read_token(request.page_token, ["workers"])
         rows = await self._workers.page(after[1] if after else "", size + 1)
@@ -95,16 +91,13 @@ class RunsAdminApi:
 
     async def DrainWorker(self, request: pb.DrainWorkerRequest, caller: Caller) -> pb.DrainWorkerResponse:
         """Ask a worker to claim no more, or to claim again."""
-        _operator(caller)
-        row = await self._workers.drain(_id(request.worker_id), draining=not request.resume)
-        if row is None:
-            raise NotFound("Worker not found")
+        row = await self._operations.drain(_id(request.worker_id), operator(caller), draining=not request.resume)
         log.info("drained by an operator", worker=row["id"], resume=request.resume)
         return pb.DrainWorkerResponse(worker=self._worker(row))
 
     async def GetQueue(self, request: pb.GetQueueRequest, caller: Caller) -> pb.GetQueueResponse:
         """What is queued, executed and parked."""
-        _operator(caller)
+        operator(caller)
         totals, accounts = await self._operations.depths(page_size(request.accounts))
         return pb.GetQueueResponse(
             totals=[_depth(row) for row in totals], accounts=[_depth(row, row["account"]) for row in accounts]
@@ -112,11 +105,6 @@ class RunsAdminApi:
 
     def _worker(self, row: Row) -> pb.Worker:
         return pb.Worker(**dict(row), alive=self._workers.alive(row))
-
-
-def _operator(caller: Caller) -> None:
-    if caller.service != OPS:
-        raise Forbidden("This call is for operators")
 
 
 def _id(value: str) -> str:

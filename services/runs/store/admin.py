@@ -8,10 +8,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from libs.audit import Actor
 from libs.errors import Conflict, NotFound
-from libs.store import Database, Outbox, Row, Sql, param, sql
+from libs.store import Database, Outbox, Row, Sql, Tx, param, sql
+from libs.store.audit import Audit
 from services.runs.store.queue import emit, lock_run
-from services.runs.store.tables import LIVE, LISTED_ACCOUNT, TERMINAL, runs
+from services.runs.store.tables import LISTED_ACCOUNT, LIVE, TERMINAL, runs
+from services.runs.store.trees import Canceled, Trees
+from services.runs.store.workers import Workers
 
 STATUSES = (*LIVE, *TERMINAL)
 
@@ -106,10 +110,16 @@ _accounts = sql(
 
 
 class Operations:
-    """Runs of one database as operators see them. `now` gives Unix milliseconds."""
+    """Runs of one database as operators see them. `now` gives Unix milliseconds.
 
-    def __init__(self, db: Database, outbox: Outbox, now: Callable[[], int]) -> None:
+    What they change stands in the audit, with the effect.
+    """
+
+    def __init__(
+        self, db: Database, outbox: Outbox, trees: Trees, workers: Workers, audit: Audit, now: Callable[[], int]
+    ) -> None:
         self._db, self._outbox, self._now = db, outbox, now
+        self._trees, self._workers, self._audit = trees, workers, audit
 
     async def page(
         self, statuses: Sequence[str], account: str, before: tuple[int, str] | None, limit: int
@@ -131,7 +141,7 @@ class Operations:
             raise NotFound("Run not found")
         return row
 
-    async def requeue(self, run_id: str) -> Row:
+    async def requeue(self, run_id: str, by: Actor) -> Row:
         """Let a run be claimed now; a worker that holds it is fenced off.
 
         Raises NotFound, and Conflict for a run that has ended or is parked.
@@ -147,7 +157,27 @@ class Operations:
             row = await tx.fetchrow(_requeue, id=run_id, now=self._now())
             if row is None:
                 raise RuntimeError("a locked row cannot vanish")
+            await self._audit.record(tx, by, "run.requeue", run_id, account=row["account"], detail=held["status"])
             emit(tx, [row])
+            return row
+
+    async def cancel(self, run_id: str, by: Actor) -> Canceled:
+        """Cancel a run and everything below it. Raises NotFound."""
+        row = await self.get(run_id)
+
+        async def record(tx: Tx, done: Canceled) -> None:
+            detail = f"{len(done.ended)} ended, {len(done.asked)} asked"
+            await self._audit.record(tx, by, "run.cancel", run_id, account=row["account"], detail=detail)
+
+        return await self._trees.cancel_run(run_id, record)
+
+    async def drain(self, worker: str, by: Actor, *, draining: bool) -> Row:
+        """Ask a worker to claim no more, or to claim again. Raises NotFound."""
+        async with self._db.transaction() as tx:
+            row = await self._workers.drain(tx, worker, draining=draining)
+            if row is None:
+                raise NotFound("Worker not found")
+            await self._audit.record(tx, by, "worker.drain" if draining else "worker.resume", worker)
             return row
 
     async def depths(self, accounts: int) -> tuple[list[Row], list[Row]]:

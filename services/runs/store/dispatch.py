@@ -5,10 +5,10 @@ has gone longest without beginning a run, then the older run. Within an account 
 older before younger. A run is left where it is while its session executes another or has an older one queued, while
 its time has not come, and while its account is at a limit.
 
-The rules are in the functions `runs_due` and `claim_runs` (migration 0003). Claims go one at a time, behind an advisory
-lock that ends with the statement: so no two of them can exceed a limit together. A claim is on disk before its work
-begins, but not before the lock is free. It looks at the ACCOUNTS waiting accounts that are next in the ring of all of
-them, which bounds what it costs.
+The rules are in the functions `runs_due` (migration 0009) and `claim_runs` (0003). Claims go one at a time, behind an
+advisory lock that ends with the statement: so no two of them can exceed a limit together. A claim is on disk before its
+work begins, but not before the lock is free. It looks at the ACCOUNTS waiting accounts that are next in the ring of all
+of them, and at no run that was queued behind another of its session (store/queue.py), which bounds what it costs.
 """
 
 from __future__ import annotations

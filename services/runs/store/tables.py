@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from libs.store import accepted_signatures_table, outbox_table
+from libs.store.audit import audit_table
 
 metadata = sa.MetaData()
 
@@ -151,6 +152,9 @@ dispatch_ring = sa.Table("dispatch_ring", metadata, sa.Column("after", sa.Text(c
 outbox = outbox_table(metadata)
 
 accepted_signatures = accepted_signatures_table(metadata)
+
+# What operators did to runs and workers.
+audit = audit_table(metadata)
 
 # Runs that have ended and that triggers has not dealt with. A database trigger on `runs` writes the rows.
 ended_runs = sa.Table(

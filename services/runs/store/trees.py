@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,17 +140,24 @@ class Trees:
         """All runs of an agent, newest first."""
         return list(await self._db.fetch(_by_agent, id=agent_id, status=status, limit=limit))
 
-    async def cancel_run(self, run_id: str) -> Canceled:
-        """Cancel a run and all its descendants in one transaction."""
-        return await self._cancel(_lock_run, run_id)
+    async def cancel_run(
+        self, run_id: str, record: Callable[[Tx, Canceled], Awaitable[None]] | None = None
+    ) -> Canceled:
+        """Cancel a run and all its descendants in one transaction, to which `record` adds what is to be kept of it."""
+        return await self._cancel(_lock_run, run_id, record)
 
     async def cancel_session(self, session_id: str) -> Canceled:
         """Cancel every live run of a session with its tree in one transaction."""
         return await self._cancel(_lock_session, session_id)
 
-    async def _cancel(self, lock: Sql, subject: str) -> Canceled:
+    async def _cancel(
+        self, lock: Sql, subject: str, record: Callable[[Tx, Canceled], Awaitable[None]] | None = None
+    ) -> Canceled:
         async with self._outbox.transaction() as tx:
-            return await self._end(tx, await self._tree(tx, lock, subject), lambda _: "")
+            done = await self._end(tx, await self._tree(tx, lock, subject), lambda _: "")
+            if record is not None:
+                await record(tx, done)
+            return done
 
     async def _tree(self, tx: Tx, lock: Sql, subject: str) -> list[Row]:
         """What is live of a tree, locked, the deepest first: usage goes up from there."""

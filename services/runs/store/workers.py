@@ -7,7 +7,7 @@ from collections.abc import Callable
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from libs.store import Database, Row, param, sql
+from libs.store import Database, Row, Tx, param, sql
 from services.runs.store.tables import workers
 
 FORGOTTEN_LEASES = 4
@@ -88,6 +88,6 @@ class Workers:
         """Workers in the order of their ids, from the one after `after` on."""
         return await self._db.fetch(_list, after=after, limit=limit)
 
-    async def drain(self, worker: str, *, draining: bool) -> Row | None:
+    async def drain(self, tx: Tx, worker: str, *, draining: bool) -> Row | None:
         """Ask a worker to claim no more, or to claim again; None when there is no such worker."""
-        return await self._db.fetchrow(_drain, id=worker, draining=draining)
+        return await tx.fetchrow(_drain, id=worker, draining=draining)
