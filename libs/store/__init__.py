@@ -5,8 +5,8 @@ times what the statement itself does. A commit is the only acknowledgement there
 """
 
 from libs.store.answers import Answers
-from libs.store.database import Database, Reader, Row, Tx
-from libs.store.outbox import Outbox, outbox_table
+from libs.store.database import Database, Emitter, Reader, Row, Tx
+from libs.store.outbox import Draft, Outbox, outbox_table
 from libs.store.signatures import AcceptedSignatures, accepted_signatures_table
 from libs.store.sql import Sql, param, relaxed, sql
 
@@ -14,6 +14,8 @@ __all__ = [
     "AcceptedSignatures",
     "Answers",
     "Database",
+    "Draft",
+    "Emitter",
     "Outbox",
     "Reader",
     "Row",

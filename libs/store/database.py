@@ -46,6 +46,14 @@ class Reader(Protocol):
         ...
 
 
+class Emitter(Protocol):
+    """What takes messages for the outbox: a Tx, or a Draft for a transaction of one statement."""
+
+    def emit(self, subject: str, body: bytes) -> None:
+        """Publish `body` on `subject` once the change has committed, at least once."""
+        ...
+
+
 class Tx:
     """An open transaction. `emit` adds a message to the outbox: it is published right after the commit."""
 

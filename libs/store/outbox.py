@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from libs import telemetry
 from libs.errors import SeedError
-from libs.store.database import Database, Transaction, Tx
+from libs.store.database import Database, Row, Transaction, Tx
 from libs.store.signatures import repeated
-from libs.store.sql import sql
+from libs.store.sql import Sql, sql
 
 log = telemetry.get_logger("outbox")
 
@@ -46,23 +47,27 @@ def outbox_table(metadata: sa.MetaData) -> sa.Table:
     )
 
 
+class Draft:
+    """What a single statement will have told once it has committed: see `Outbox.single`."""
+
+    __slots__ = ("emitted",)
+
+    def __init__(self) -> None:
+        self.emitted: list[tuple[str, bytes]] = []
+
+    def emit(self, subject: str, body: bytes) -> None:
+        """Publish `body` on `subject` once the statement has committed, at least once."""
+        self.emitted.append((subject, body))
+
+
 class Outbox:
     """Opens transactions whose `emit`ted messages are published after the commit."""
 
     def __init__(self, db: Database, table: sa.Table, publish: Publish, now: Callable[[], float] = time.time) -> None:
         self._db, self._publish, self._now = db, publish, now
         self._done: list[int] = []
-        rows = (
-            sa.func.unnest(
-                sa.bindparam("subjects", type_=ARRAY(sa.Text)), sa.bindparam("bodies", type_=ARRAY(sa.LargeBinary))
-            )
-            .table_valued("subject", "body")
-            .render_derived(name="emitted")
-        )
-        insert = table.insert().from_select(
-            ["subject", "body", "created_at"],
-            sa.select(rows.c.subject, rows.c.body, sa.bindparam("at", type_=sa.BigInteger)),
-        )
+        self._table = table
+        insert = self._rows()
         self._insert = sql(insert.returning(table.c.id))
         if db.accepted is not None:
             # One statement for both: a round trip is most of what either costs.
@@ -78,12 +83,48 @@ class Outbox:
             .with_for_update(skip_locked=True)
         )
 
+    def _rows(self, when: sa.ColumnElement[bool] | None = None) -> Any:
+        rows = (
+            sa.func.unnest(
+                sa.bindparam("subjects", type_=ARRAY(sa.Text)), sa.bindparam("bodies", type_=ARRAY(sa.LargeBinary))
+            )
+            .table_valued("subject", "body")
+            .render_derived(name="emitted")
+        )
+        values = sa.select(rows.c.subject, rows.c.body, sa.bindparam("at", type_=sa.BigInteger))
+        return self._table.insert().from_select(
+            ["subject", "body", "created_at"], values if when is None else values.where(when)
+        )
+
+    def single(self, statement: sa.Select[Any], when: sa.ColumnElement[bool]) -> Sql:
+        """`statement`, which also keeps the messages of a `Draft` if `when` holds; for `send`.
+
+        A transaction of one statement needs one round trip where an open one needs four. `when` is a condition on a
+        part of the statement that says that it is carried out.
+        """
+        told = self._rows(when).returning(self._table.c.id).cte("told")
+        return sql(statement.add_columns(sa.select(sa.func.array_agg(told.c.id)).scalar_subquery().label("told")))
+
+    async def send(self, statement: Sql, draft: Draft, **values: Any) -> Row | None:
+        """Run a statement made by `single`, commit it and publish the messages; its row, None when it has none.
+
+        Nothing is published when its condition does not hold.
+        """
+        subjects, bodies = [s for s, _ in draft.emitted], [b for _, b in draft.emitted]
+        row = await self._db.fetchrow(statement, subjects=subjects, bodies=bodies, at=int(self._now() * 1000), **values)
+        if row is not None and row["told"] is not None:
+            self._publish_stored(draft.emitted, row["told"])
+        return row
+
     def transaction(self) -> Transaction:
         """A transaction; on leaving, its messages are stored, it commits, and they are published."""
         return Transaction(self._db, self._store, self._pass_on)
 
     def _pass_on(self, tx: Tx) -> None:
-        for (subject, body), row in zip(tx.emitted, tx.stored, strict=True):
+        self._publish_stored(tx.emitted, tx.stored)
+
+    def _publish_stored(self, messages: Sequence[tuple[str, bytes]], rows: Sequence[int]) -> None:
+        for (subject, body), row in zip(messages, rows, strict=True):
             if self._publish(subject, body):
                 self._done.append(row)
 

@@ -58,6 +58,12 @@ def check_finish(turn: Turn, attempt: int, status: str) -> None:
     check_write(turn, attempt, states=("live", PARKED))
 
 
+def is_plain_end(turn: Fields, attempt: int, status: str) -> bool:
+    """Whether a turn may end so without a question: it is live, nobody has canceled it, and the claim is its own."""
+    mine = attempt > 0 and turn["attempt"] == attempt
+    return mine and turn["state"] == "live" and not turn["canceled"] and status in (SUCCEEDED, FAILED)
+
+
 def session_status(live_turns: int, latest: str) -> str:
     """Status of a session with so many live turns, of which the latest to end had the status `latest`."""
     if live_turns > 0:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import asyncpg
 import sqlalchemy as sa
 from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.errors import NotFound
-from libs.store import Tx, param, sql
+from libs.store import Draft, Emitter, Outbox, Reader, Sql, Tx, param, sql
 from services.sessions.domain.turns import is_assistant_message
 from services.sessions.store import changes
 from services.sessions.store.log import NEW_STEPS
@@ -32,50 +33,94 @@ _lock = sql(
     .where(_t.run_id == _RUN)
     .with_for_update(key_share=True, of=[sessions, session_turns])
 )
+_peek = sql(
+    sa.select(*SESSION, *TURN)
+    .select_from(sessions.join(session_turns, _t.session_id == _s.id))
+    .where(_t.run_id == _RUN)
+)
 _turn = sql(sa.select(*_t).where(_t.run_id == _RUN))
 _stored = sql(sa.select(*EVENT, _e.step).where(_e.run_id == _RUN, _e.step == sa.any_(param("steps", ARRAY(sa.Text)))))
 
-_session = (
-    sa.update(sessions)
-    .where(_s.id == text("session_id"))
-    .values(
-        last_seq=number("last_seq"),
-        live_turns=param("live_turns", sa.Integer),
-        status=text("status"),
-        updated_at=number("updated_at"),
-        version=number("version"),
+# What was seen of the two rows without a lock, as a condition: locked now, they are still what they were.
+_SEEN = {
+    "last_seq": _s.last_seq,
+    "live_turns": _s.live_turns,
+    "status": _s.status,
+    "version": _s.version,
+    "turn_state": _t.state,
+    "turn_attempt": _t.attempt,
+    "turn_canceled": _t.canceled,
+    "turn_assistant_event_id": _t.assistant_event_id,
+}
+_unchanged = (
+    sa.select(_s.id)
+    .select_from(sessions.join(session_turns, _t.session_id == _s.id))
+    .where(
+        _t.run_id == _RUN,
+        *(column.is_not_distinct_from(param(f"seen_{name}", column.type)) for name, column in _SEEN.items()),
     )
-    .cte("session")
+    .with_for_update(key_share=True, of=[sessions, session_turns])
+    .cte("unchanged")
 )
-_turn_end = (
-    sa.update(session_turns)
-    .where(_t.run_id == _RUN)
-    .values(
-        state=text("state"),
-        attempt=number("attempt"),
-        canceled=param("canceled", sa.Boolean),
-        status=text("turn_status"),
-        assistant_event_id=text("assistant_event_id"),
-        error_message=text("error_message"),
-        error_status=param("error_status", sa.Integer),
-        finished_at=number("finished_at"),
+_IF_UNCHANGED = sa.exists(sa.select(_unchanged.c.id))
+
+
+def _writing(when: sa.ColumnElement[bool] | None) -> tuple[sa.CTE, sa.CTE, sa.CTE]:
+    """Session, turn and new events in one statement; all of it only `when` that holds."""
+    conditions = [] if when is None else [when]
+    session = (
+        sa.update(sessions)
+        .where(_s.id == text("session_id"), *conditions)
+        .values(
+            last_seq=number("last_seq"),
+            live_turns=param("live_turns", sa.Integer),
+            status=text("status"),
+            updated_at=number("updated_at"),
+            version=number("version"),
+        )
+        .cte("session")
     )
-    .cte("turn")
-)
-_events = (
-    insert(session_events)
-    .from_select(
+    turn = (
+        sa.update(session_turns)
+        .where(_t.run_id == _RUN, *conditions)
+        .values(
+            state=text("state"),
+            attempt=number("attempt"),
+            canceled=param("canceled", sa.Boolean),
+            status=text("turn_status"),
+            assistant_event_id=text("assistant_event_id"),
+            error_message=text("error_message"),
+            error_status=param("error_status", sa.Integer),
+            finished_at=number("finished_at"),
+        )
+        .cte("turn")
+    )
+    new = insert(session_events).from_select(
         ["session_id", "seq", "id", "payload", "run_id", "step", "created_at"],
         sa.select(
             text("session_id"), number("seq_before") + NEW_STEPS.c.n, NEW_STEPS.c.id, NEW_STEPS.c.payload, _RUN,
             NEW_STEPS.c.step, number("now"),
-        ).select_from(NEW_STEPS),
-    )
-    .on_conflict_do_nothing()
-    .returning(_e.seq)
-    .cte("events")
-)  # fmt: skip
-_write = sql(sa.select(sa.func.count()).select_from(_events).add_cte(_session).add_cte(_turn_end))
+        )
+        .select_from(NEW_STEPS)
+        .where(*conditions),
+    )  # fmt: skip
+    # In a transaction of its own a step that is stored already undoes the statement; in an open one it is reported.
+    new = new if when is not None else new.on_conflict_do_nothing()
+    return session, turn, new.returning(_e.seq).cte("events")
+
+
+def _count(session: sa.CTE, turn: sa.CTE, new: sa.CTE) -> sa.Select[Any]:
+    return sa.select(sa.func.count()).select_from(new).add_cte(session).add_cte(turn)
+
+
+_write = sql(_count(*_writing(None)))
+
+
+def at_once(outbox: Outbox) -> Sql:
+    """The statement of `write_at_once`: what `write` does, messages included, if nothing has changed meanwhile."""
+    session, turn, new = _writing(_IF_UNCHANGED)
+    held = sa.select(_IF_UNCHANGED.label("held")).add_cte(session).add_cte(turn).add_cte(new)
+    return outbox.single(held, _IF_UNCHANGED)
 
 
 class StepStored(Exception):
@@ -120,13 +165,27 @@ async def lock(tx: Tx, run_id: str, steps: Sequence[Step] = (), *, look: bool = 
     return locked
 
 
-async def write(
-    tx: Tx, locked: Locked, steps: Sequence[Step], now: int, *, session: dict[str, Any], turn: dict[str, Any]
-) -> list[pb.SessionEvent]:
+async def peek(db: Reader, run_id: str) -> Locked | None:
+    """A turn and its session as they are now, without a lock; for `write_at_once`."""
+    row = await db.fetchrow(_peek, run_id=run_id)
+    return None if row is None else Locked(row, {name: row[f"turn_{name}"] for name in TURN_NAMES})
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What is to be written: the statement's values, how many events are new, and the event of every step."""
+
+    values: dict[str, Any]
+    fresh: int
+    events: list[pb.SessionEvent]
+
+
+def prepare(
+    told: Emitter, locked: Locked, steps: Sequence[Step], now: int, *, session: dict[str, Any], turn: dict[str, Any]
+) -> Writing:
     """Append the steps that are not stored yet and change columns of the session and of the turn.
 
-    Returns the event of every step, in order, and tells of what was appended. Raises StepStored when a step was stored
-    that the lock did not look for.
+    `told` gets the appended events; `locked` becomes what the rows will be.
     """
     before = locked.session
     fresh = list({step.step: step for step in reversed(steps) if step.step not in locked.stored}.values())[::-1]
@@ -145,35 +204,64 @@ async def write(
     for step in steps:
         if is_assistant_message(step.payload):
             ended["assistant_event_id"] = (by_step.get(step.step) or locked.stored[step.step]).id
-    written = await tx.fetchval(
-        _write,
-        session_id=before["id"],
-        run_id=locked.turn["run_id"],
-        event_ids=[by_step[step.step].id for step in fresh],
-        payloads=[step.payload for step in fresh],
-        steps=[step.step for step in fresh],
-        seq_before=before["last_seq"],
-        now=now,
-        last_seq=after["last_seq"],
-        live_turns=after["live_turns"],
-        status=after["status"],
-        updated_at=after["updated_at"],
-        version=after["version"],
-        state=ended["state"],
-        attempt=ended["attempt"],
-        canceled=ended["canceled"],
-        turn_status=ended["status"],
-        assistant_event_id=ended["assistant_event_id"],
-        error_message=ended["error_message"],
-        error_status=ended["error_status"],
-        finished_at=ended["finished_at"],
-    )
-    if written != len(fresh):
-        raise StepStored
+    values = {
+        "session_id": before["id"],
+        "run_id": locked.turn["run_id"],
+        "event_ids": [by_step[step.step].id for step in fresh],
+        "payloads": [step.payload for step in fresh],
+        "steps": [step.step for step in fresh],
+        "seq_before": before["last_seq"],
+        "now": now,
+        "last_seq": after["last_seq"],
+        "live_turns": after["live_turns"],
+        "status": after["status"],
+        "updated_at": after["updated_at"],
+        "version": after["version"],
+        "state": ended["state"],
+        "attempt": ended["attempt"],
+        "canceled": ended["canceled"],
+        "turn_status": ended["status"],
+        "assistant_event_id": ended["assistant_event_id"],
+        "error_message": ended["error_message"],
+        "error_status": ended["error_status"],
+        "finished_at": ended["finished_at"],
+    }
     locked.turn = ended
     locked.session = after
-    changes.appended(tx, before["owner"], before["agent_id"], [by_step[step.step] for step in fresh])
-    return [by_step.get(step.step) or locked.stored[step.step] for step in steps]
+    changes.appended(told, before["owner"], before["agent_id"], [by_step[step.step] for step in fresh])
+    events = [by_step.get(step.step) or locked.stored[step.step] for step in steps]
+    return Writing(values, len(fresh), events)
+
+
+async def write(
+    tx: Tx, locked: Locked, steps: Sequence[Step], now: int, *, session: dict[str, Any], turn: dict[str, Any]
+) -> list[pb.SessionEvent]:
+    """Write what `prepare` says, in an open transaction that has locked the rows.
+
+    Returns the event of every step, in order. Raises StepStored when a step was stored that the lock did not look for.
+    """
+    writing = prepare(tx, locked, steps, now, session=session, turn=turn)
+    await carry_out(tx, writing)
+    return writing.events
+
+
+async def carry_out(tx: Tx, writing: Writing) -> None:
+    """Write in an open transaction. Raises StepStored as `write`."""
+    if await tx.fetchval(_write, **writing.values) != writing.fresh:
+        raise StepStored
+
+
+async def write_at_once(outbox: Outbox, statement: Sql, seen: Locked, draft: Draft, writing: Writing) -> bool:
+    """Write in one statement, commit and tell `draft`; False when something has changed since `seen` was read.
+
+    Nothing is written then, nor when a step turns out to be stored already: the way with locks finds out why.
+    """
+    was = {f"seen_{name}": seen.session[name] for name in _SEEN}
+    try:
+        row = await outbox.send(statement, draft, **writing.values, **was)
+    except asyncpg.UniqueViolationError:
+        return False
+    return row is not None and row["held"]
 
 
 def touched(session: Row, now: int) -> dict[str, int]:

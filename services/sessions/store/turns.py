@@ -11,7 +11,7 @@ from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from libs.errors import NotFound
-from libs.store import Database, Outbox, Tx, param, relaxed, sql
+from libs.store import Database, Draft, Emitter, Outbox, Tx, param, relaxed, sql
 from services.sessions.domain import naming, turns
 from services.sessions.store import changes, ledger
 from services.sessions.store.children import ChildStore, parked_calls, pending, spawned
@@ -102,6 +102,7 @@ class TurnStore:
 
     def __init__(self, db: Database, outbox: Outbox, kids: ChildStore, *, now: Callable[[], int]) -> None:
         self._db, self._outbox, self._children, self._now = db, outbox, kids, now
+        self._single = ledger.at_once(outbox)
 
     async def begin(self, run_id: str, attempt: int, waiting: Collection[str]) -> Begun:
         """Fence older attempts off, answer calls that a dead attempt left open, and read what a turn needs.
@@ -156,9 +157,10 @@ class TurnStore:
             if turn["state"] == "done" or parks_again:
                 return outcome_of(turn)
             turns.check_finish(locked.turn, attempt, ending.status)
-            return await self._end(tx, locked, attempt, steps, ending)
+            await ledger.carry_out(tx, self._ending(tx, locked, attempt, steps, ending))
+            return outcome_of(locked.turn)
 
-        return await self._once(work)
+        return await self._at_once(run_id, attempt, steps, ending) or await self._once(work)
 
     async def cancel(self, run_ids: Sequence[str]) -> None:
         """Mark live turns as canceled."""
@@ -242,9 +244,19 @@ class TurnStore:
                     changes.session(tx, ledger.session_message(locked))
         return {**begun, **locked.session}, locked.turn
 
-    async def _end(
-        self, tx: Tx, locked: ledger.Locked, attempt: int, steps: Sequence[Step], ending: Ending
-    ) -> pb.TurnOutcome:
+    async def _at_once(self, run_id: str, attempt: int, steps: Sequence[Step], ending: Ending) -> pb.TurnOutcome | None:
+        """End a turn that nothing stands in the way of, in two round trips; None when something does."""
+        seen = await ledger.peek(self._db, run_id)
+        if seen is None or not turns.is_plain_end(seen.turn, attempt, ending.status):
+            return None
+        draft, locked = Draft(), ledger.Locked(seen.session, seen.turn)
+        writing = self._ending(draft, locked, attempt, steps, ending)
+        written = await ledger.write_at_once(self._outbox, self._single, seen, draft, writing)
+        return outcome_of(locked.turn) if written else None
+
+    def _ending(
+        self, told: Emitter, locked: ledger.Locked, attempt: int, steps: Sequence[Step], ending: Ending
+    ) -> ledger.Writing:
         now, session, turn = self._now(), locked.session, locked.turn
         silent = not turn["assistant_event_id"] and not any(turns.is_assistant_message(s.payload) for s in steps)
         if ending.status == turns.CANCELED and attempt and silent and ending.stopped_text:
@@ -253,8 +265,8 @@ class TurnStore:
         parks = ending.status == turns.WAITING
         status = turns.session_status(live, ending.status)
         changed = status != session["status"]
-        await ledger.write(
-            tx,
+        writing = ledger.prepare(
+            told,
             locked,
             steps,
             now,
@@ -271,10 +283,10 @@ class TurnStore:
         )
         message = ledger.session_message(locked)
         if changed:
-            changes.session(tx, message)
+            changes.session(told, message)
         if any(step.step not in locked.stored for step in steps):
-            changes.session_hint(tx, "session-event", message)
-        return outcome_of(locked.turn)
+            changes.session_hint(told, "session-event", message)
+        return writing
 
     async def _change(self, tx: Tx, locked: ledger.Locked, **columns: Any) -> pb.Session:
         before = locked.session
