@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from services.runs.domain.verbs import VerbError
 from services.runs.verbs.contract import Actor
 from services.runs.verbs.searching import Search, WebSearch
 from tests.support.hypermedia import FakeHypermediaServer
+from tests.support.searxng import FakeSearxng
 
 ACTOR = Actor(owner="z6MkOwner", agent_id="agent", session_id="session", definition={})
 UID = "z6MkSomebody"
@@ -157,34 +157,6 @@ async def test_a_search_without_its_server(unused_tcp_port: int) -> None:
     with pytest.raises(VerbError, match=r"^Search failed: could not connect$"):
         await Search(server)(ACTOR, {"query": "tea"})
     await server.close()
-
-
-class FakeSearxng:
-    """Answers searches with `bodies`, one after the other; the last stays."""
-
-    def __init__(self) -> None:
-        self.bodies: list[Any] = []
-        self.asked: list[dict[str, str]] = []
-        self.status = 200
-        self.url = ""
-        self._runner: web.AppRunner | None = None
-
-    async def start(self) -> None:
-        app = web.Application()
-        app.router.add_get("/search", self._search)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.2)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-
-    async def stop(self) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
-
-    async def _search(self, request: web.Request) -> web.Response:
-        self.asked.append(dict(request.query))
-        body = self.bodies.pop(0) if len(self.bodies) > 1 else self.bodies[0]
-        return web.json_response(body, status=self.status)
 
 
 @pytest.fixture

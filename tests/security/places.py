@@ -20,6 +20,8 @@ Places = dict[str, bytes]
 """What lies where."""
 
 KEPT = {
+    "table memory.tool_documents.document",
+    "table memory.tool_documents.summary",
     "table sessions.agents.definition",
     "table sessions.session_events.payload",
     "table sessions.session_turns.error_message",
@@ -33,7 +35,7 @@ KEPT = {
     "table runs.runs.title",
     "table runs.runs.unmet_obligations",
 }
-"""Where conversations are kept."""
+"""Where conversations are kept, and what agents make in them."""
 
 
 def logs(stack: Stack) -> Places:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from libs import telemetry
+from libs import telemetry, wire
 from libs.errors import SeedError
 from services.runs.domain import addresses
 from services.runs.domain.verbs import VerbError
@@ -46,6 +46,8 @@ class Verbs:
             raise VerbError(e.message) from None
         except VerbError:
             raise
+        except wire.EncodeError as e:  # JSON knows numbers that no document can hold
+            raise VerbError(f"{verb} was given a value that cannot be stored: {e}") from None
         except Exception as e:  # a fault of ours ends this use of the verb, not what goes on around it
             log.error("verb failed", verb=verb, error=type(e).__name__, exc_info=e)
             raise VerbError("Internal server error") from None
