@@ -22,6 +22,7 @@ from tests.chaos.faults import Hurting, schedule
 from tests.chaos.history import Event, History, Run, Session, Turn
 from tests.chaos.load import Insisting, Reader, StrictReader, Writer
 from tests.chaos.model import Model
+from tests.support.kit import KEY
 
 ENVIRONMENT = {
     "SEED_AGENTS_SESSION_TITLE_GENERATION": "false",
@@ -118,7 +119,7 @@ async def _live(people: _People, provider: str, seed: int, kills: int, say: Call
     for account in range(_ACCOUNTS):
         first = Client(stack.urls[0], Key.generate(), away_s=90.0)
         people.clients.append([first, *(first.at(url) for url in stack.urls[1:])])
-        await first.set_secret("key", b"sk-scripted")
+        await first.set_secret("key", KEY)
         config = ModelProviderConfig(type="custom", base_url=provider, secret_refs={"apiKey": "key"})
         await first.set_provider("scripted", config)
         definition = AgentDefinition(

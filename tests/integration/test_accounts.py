@@ -20,6 +20,7 @@ from libs.stack import Stack
 from libs.stack.ops_cli import app
 from tests.integration.conftest import ENVIRONMENT
 from tests.secrets.fakes import FakeTokenServer
+from tests.security.collected import secret
 from tests.support.hypermedia import FakeHypermediaServer
 from tests.support.kit import World, refused, until
 
@@ -136,16 +137,16 @@ async def test_a_revoked_signer_is_refused_at_its_next_request(outside: Outside,
     proof = wire.sign_capability(issuer, delegate.principal, ts=1)
     async with Client(outside.stack.url, delegate) as own, Client(outside.stack.url, delegate, issuer.id) as acting:
         await own.send({"_": "RegisterSigner", "capability": proof})
-        await acting.send({"_": "SetSecret", "name": "k", "value": b"hidden-value"})
+        await acting.send({"_": "SetSecret", "name": "k", "value": secret("hidden")})
         listed = await outside.ops("authorizations", "list", "--account", issuer.id)
         assert listed.split()[:3] == [issuer.id, delegate.id, "AGENT"]
         await outside.ops("authorizations", "revoke", issuer.id, delegate.id)
         with refused(401, "Signer is not authorized for account"):
             await acting.send({"_": "ListAgents"})
     told = await outside.ops("audit", "list", "--account", issuer.id)
-    newest, secret, registered = told.splitlines()
+    newest, stored, registered = told.splitlines()
     assert "authorization.revoke" in newest and newest.endswith("by - via ops")
-    assert f"secret.set  k  by {issuer.id} with {delegate.id} via edge" in secret
+    assert f"secret.set  k  by {issuer.id} with {delegate.id} via edge" in stored
     assert "authorization.register" in registered and f"by {delegate.id} via edge" in registered
     assert "hidden" not in told
     assert await outside.ops("authorizations", "list", "--account", issuer.id) == ""

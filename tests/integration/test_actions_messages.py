@@ -11,7 +11,7 @@ import pytest
 from libs.protocol.actions import MessageSession, RetrySession, StopSession
 from libs.protocol.sessions import TextPart
 from libs.stack.scripted import Calls, Fail, Say
-from tests.support.kit import NOWHERE, World, refused, text, until
+from tests.support.kit import KEY, NOWHERE, World, refused, text, until
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
@@ -36,7 +36,7 @@ async def test_a_message_is_logged_asked_and_answered(world: World) -> None:
     assert request["messages"][0]["role"] in ("system", "developer")
     assert "Be brief." in str(request["messages"][0]["content"])
     assert "Hello" in str(request["messages"][-1]["content"])
-    assert owner.provider.headers[0]["authorization"] == "Bearer sk-scripted"
+    assert owner.provider.headers[0]["authorization"] == f"Bearer {KEY.decode()}"
     sent = TIME.sub("TIME", str(request["messages"][0]["content"]))
     assert TIME.sub("TIME", (await owner.client.session(session)).system_prompt_markdown) == sent
     assert await owner.status(session) == "idle"

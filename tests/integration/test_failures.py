@@ -12,7 +12,7 @@ from libs.protocol.ws import WsSessionChange
 from libs.stack import ManagedProcess, Stack
 from libs.stack.scripted import Say
 from tests.integration.conftest import ENVIRONMENT
-from tests.support.kit import Owner, Watch, World, until
+from tests.support.kit import KEY, Owner, Watch, World, until
 
 RECOVERY_S = 60.0
 
@@ -199,6 +199,6 @@ async def test_restarting_everything_keeps_everything(frail: Stack, broken: Worl
     assert await owner.client.message(session, "question", "m-1") == first
     owner.provider.reply = "After."
     await owner.client.message(session, "and now")
-    assert owner.provider.headers[-1]["authorization"] == "Bearer sk-scripted"
+    assert owner.provider.headers[-1]["authorization"] == f"Bearer {KEY.decode()}"
     await watch.message("After.", within_s=RECOVERY_S)
     assert watch.seqs() == [1, 2, 3, 4]

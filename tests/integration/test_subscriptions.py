@@ -18,6 +18,7 @@ from libs.protocol.secrets import ModelProviderConfig
 from libs.stack import Stack
 from tests.integration.conftest import ENVIRONMENT
 from tests.secrets.fakes import FakeTokenServer
+from tests.security.collected import secret
 from tests.support.kit import World, refused, text, until
 from tests.support.providers import Answer, ProviderServer, Received, Refuse, Say
 
@@ -98,8 +99,8 @@ async def ask(client: Client, agent: str) -> list[Any]:
 
 
 async def test_a_turn_under_a_subscription(house: House) -> None:
-    client, agent = await house.signed_in("t-1")
-    house.good, house.backend.received[:] = {"t-1"}, []
+    client, agent = await house.signed_in(secret("t-1").decode())
+    house.good, house.backend.received[:] = {secret("t-1").decode()}, []
     question, answer = await ask(client, agent)
     assert question["content"] == "hello" and answer["content"] == "Under subscription"
     assert (answer["meta"]["model"], answer["meta"]["provider"]) == ("gpt-5.6-terra", "openai")
@@ -112,7 +113,7 @@ async def test_a_turn_under_a_subscription(house: House) -> None:
 
 async def test_a_stale_token_is_renewed_once_for_all_turns(house: House) -> None:
     """The provider takes a refresh token once: a second use would end the sign-in."""
-    client, agent = await house.signed_in("t-stale")
+    client, agent = await house.signed_in(secret("t-stale").decode())
     house.oauth.answer()
     house.good = {house.renewed(client)}
     logs = await asyncio.gather(*(ask(client, agent) for _ in range(6)))
@@ -121,7 +122,7 @@ async def test_a_stale_token_is_renewed_once_for_all_turns(house: House) -> None
 
 
 async def test_a_sign_in_that_was_revoked_fails_the_run_and_asks_for_another(house: House) -> None:
-    client, agent = await house.signed_in("t-revoked")
+    client, agent = await house.signed_in(secret("t-revoked").decode())
     house.oauth.answer()
     house.good = set()
     watch = house.world.watch(client, f"account/{client.account}")

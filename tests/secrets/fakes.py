@@ -12,6 +12,7 @@ from seed.sessions.v1 import access_pb2, agents_pb2, types_pb2
 from libs import wire
 from libs.errors import NotFound
 from libs.rpc import Caller, RpcServer, TokenVerifier
+from tests.security.collected import SECRET_TOKEN
 
 
 @dataclass
@@ -116,7 +117,7 @@ class FakeTokenServer:
         """An access token: a JWT for the account acc-1."""
         claims = {"https://api.openai.com/auth": {"chatgpt_account_id": "acc-1"}, "name": name}
         middle = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
-        return f"head.{middle}.sig"
+        return f"head.{middle}.{SECRET_TOKEN}"
 
     async def start(self) -> None:
         app = web.Application()

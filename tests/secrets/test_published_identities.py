@@ -184,5 +184,5 @@ async def test_a_captured_request_publishes_once(world: World) -> None:
     await updated(c, name, "New")
     world.hypermedia.answer()
     c.signature = old
-    await c.fails(409, "This signed request has already been accepted", "UpdateSigningIdentity", name=name, label="Old")
+    assert (await updated(c, name, "Old")).label == "Old", "the answer of that time"
     assert world.hypermedia.published == [] and [i.label for i in await listed(c)] == ["New"]

@@ -20,8 +20,11 @@ from libs.protocol.secrets import ModelProviderConfig
 from libs.protocol.sessions import SessionEvent, SessionInfo
 from libs.protocol.ws import WsSessionAppend, WsSessionChange, WsSessionPartial
 from libs.stack.scripted import MODEL, Reply, ScriptedProvider
+from tests.security.collected import secret
 
 T = TypeVar("T")
+KEY = secret("scripted")
+"""The key of every scripted provider."""
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 """An id that nothing has."""
 
@@ -246,7 +249,7 @@ class World:
 
     async def use(self, client: Client, provider: ScriptedProvider, name: str = "scripted") -> None:
         """Store a key and the provider's configuration for the client's account."""
-        await client.set_secret(f"{name}-key", b"sk-scripted")
+        await client.set_secret(f"{name}-key", KEY)
         config = ModelProviderConfig(type="custom", base_url=provider.url, secret_refs={"apiKey": f"{name}-key"})
         await client.set_provider(name, config)
 
