@@ -48,7 +48,10 @@ def test_it_serves_and_stops_edges_first_then_workers_then_the_rest(
         assert len(stack.urls) == 2
         names = [process.name for process in stack.processes()]
         assert sorted(names) == sorted(
-            ["postgres", "nats", "valkey", "secrets", "sessions", "runs", "worker", "worker-1", "edge", "edge-1"]
+            [
+                *("postgres", "nats", "valkey", "secrets", "sessions", "runs", "memory", "triggers"),
+                *("worker", "worker-1", "edge", "edge-1"),
+            ]
         )
         assert {entry["name"]: entry["pid"] for entry in record["processes"]} == {
             process.name: process.pid for process in stack.processes()
@@ -65,8 +68,8 @@ def test_it_serves_and_stops_edges_first_then_workers_then_the_rest(
         journal.write_text("")
     stops = [line.removeprefix("stop ") for line in journal.read_text().splitlines()]
     assert set(stops[:2]) == {"edge", "edge-1"}
-    assert set(stops[2:4]) == {"worker", "worker-1"}
-    assert set(stops[4:]) == {"sessions", "secrets", "runs"}
+    assert set(stops[2:5]) == {"worker", "worker-1", "triggers"}
+    assert set(stops[5:]) == {"sessions", "secrets", "runs", "memory"}
     assert read_record(stack.data_dir) is None
     assert [process.name for process in stack.processes() if process.pid is not None] == []
 
@@ -163,9 +166,11 @@ def test_the_commands_are_those_of_the_services(tmp_path: Path) -> None:
     assert [(entry.command.name, list(entry.command.argv[1:])) for entry in planned] == [
         ("secrets", ["-P", "-m", "services.secrets"]),
         ("sessions", ["-P", "-m", "services.sessions"]),
+        ("memory", ["-P", "-m", "services.memory"]),
         ("runs", ["-P", "-m", "services.runs", "api"]),
         ("worker", ["-P", "-m", "services.runs", "worker"]),
         ("worker-1", ["-P", "-m", "services.runs", "worker"]),
+        ("triggers", ["-P", "-m", "services.triggers", "all"]),
         ("edge", ["-P", "-m", "services.edge"]),
     ]
     assert {entry.command.argv[0] for entry in planned} == {sys.executable}
