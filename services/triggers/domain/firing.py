@@ -77,8 +77,8 @@ def _summary(trigger: Fired, firing_id: str, fired_at: int, activation: Activati
         "triggerId": trigger.trigger_id,
         "triggerName": trigger.name,
         "firingId": firing_id,
-        # Readers count on a text here; what has no activity is known by what it fired for.
-        "activityKey": activation.activity_key or activation.key,
+        # The key that it fires once by: readers count on a text here, also where there is no activity.
+        "activityKey": activation.key,
         "activitySummary": activation.summary,
         "source": dict(trigger.source),
         "firedAt": fired_at,

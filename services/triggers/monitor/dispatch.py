@@ -9,7 +9,7 @@ from seed.runs.v1 import feed_pb2, feed_pb2_grpc
 from seed.sessions.v1 import triggered_pb2, triggered_pb2_grpc
 
 from libs import telemetry
-from libs.errors import SeedError, Unavailable
+from libs.errors import NotFound, SeedError, Unavailable
 from libs.protocol import json_bytes
 from libs.rpc import Peer
 from libs.store import Row
@@ -41,6 +41,9 @@ class Dispatch:
                 await self._start(firing)
         except Unavailable as e:
             log.warning("firing waits", firing=firing["id"], error=e.message)
+        except NotFound:
+            # The agent was deleted while the trigger was made, so nobody has dropped it.
+            await self._firings.drop_agent(firing["agent_id"])
         except SeedError as e:
             log.warning("firing failed", firing=firing["id"], error=e.message)
             await self._firings.failed(firing, e.message)

@@ -20,7 +20,7 @@ from services.triggers.domain.definition import SCHEDULE
 from services.triggers.domain.firing import CREATED, DELIVERED, ERROR, NO_LISTENER, Activation, Fired, context
 from services.triggers.store.rows import NOW, binary, text
 from services.triggers.store.tables import claims, deletions, trigger_firings, triggers
-from services.triggers.store.triggers import FORGET, LOCK, next_due
+from services.triggers.store.triggers import DROP_AGENT, FORGET, LOCK, next_due
 
 _t, _f, _c, _d = triggers.c, trigger_firings.c, claims.c, deletions.c
 _ROWS = 50
@@ -288,6 +288,10 @@ class FiringStore:
         """The trigger of a firing, and the run whose end was its cause; None when the firing is gone."""
         row = await self._db.fetchrow(_cause, id=firing_id)
         return None if row is None else (row["trigger_id"], row["cause_run_id"])
+
+    async def drop_agent(self, agent_id: str) -> None:
+        """Delete all triggers of an agent that is gone."""
+        await self._db.execute(DROP_AGENT, agent_id=agent_id)
 
     async def take_deletions(self) -> list[str]:
         """Ids of deleted triggers that sessions are to forget, each to one process; they come again."""

@@ -73,7 +73,7 @@ _claimed = sql(
     )
 )
 _delete = sql(sa.delete(triggers).where(_t.id == text("id")).returning(*_t))
-_drop_agent = sql(sa.delete(triggers).where(_t.agent_id == text("agent_id")))
+DROP_AGENT = sql(sa.delete(triggers).where(_t.agent_id == text("agent_id")))
 FORGET = sql(
     insert(deletions).values(trigger_id=text("id"), next_at=NOW).on_conflict_do_nothing(index_elements=["trigger_id"])
 )
@@ -214,7 +214,7 @@ class TriggerStore:
 
     async def drop_agent(self, agent_id: str) -> None:
         """Delete all triggers of an agent that is gone, and with it its sessions."""
-        await self._db.execute(_drop_agent, agent_id=agent_id)
+        await self._db.execute(DROP_AGENT, agent_id=agent_id)
 
 
 async def change(tx: Tx, row: Row, changes: Mapping[str, Any], now: int) -> Row:
