@@ -147,6 +147,7 @@ class Edge:
         if self._background is not None:
             self._background.cancel()
             await asyncio.gather(self._background, return_exceptions=True)
+        await self._window.close()
         await self._bus.close()
         await self._peers.close()
         await self._valkey.close()

@@ -50,6 +50,16 @@ class Memory:
             del self.kept[key]
 
 
+class Slow(Memory):
+    """Keeps an answer once the gate is open."""
+
+    gate: asyncio.Event
+
+    async def put(self, key: str, value: bytes, ttl_ms: int) -> None:
+        await self.gate.wait()
+        await super().put(key, value, ttl_ms)
+
+
 def window(store: Memory) -> ReplayWindow:
     return ReplayWindow(store, now_ms=lambda: 1_000.0, skew_ms=300)
 
@@ -67,7 +77,9 @@ def work(*answers: Answer) -> Any:
 async def test_the_stored_answer_is_the_first_one(body: bytes) -> None:
     store = Memory()
     run = work(Answer(200, body), Answer(200, b"second"))
-    assert await window(store).run(b"s", 1_200.0, run) == Answer(200, body)
+    first = window(store)
+    assert await first.run(b"s", 1_200.0, run) == Answer(200, body)
+    await first.close()
     assert store.commands == 2
     assert await window(store).run(b"s", 1_200.0, run) == Answer(200, body)
     ((value, ttl),) = store.kept.values()
@@ -94,6 +106,35 @@ async def test_in_flight_and_what_is_raised() -> None:
     with pytest.raises(ValueError):
         await w.run(b"s", 1_000.0, nested)
     assert not store.kept
+
+
+async def test_an_answer_does_not_wait_until_it_is_kept() -> None:
+    store, kept = Slow(), asyncio.Event()
+    store.gate = kept
+    here, elsewhere = window(store), window(store)
+    run = work(Answer(200, b"1"))
+    assert await here.run(b"s", 1_000.0, run) == Answer(200, b"1")
+    at_home = asyncio.create_task(here.run(b"s", 1_000.0, run))
+    abroad = asyncio.create_task(elsewhere.run(b"s", 1_000.0, run))
+    asyncio.get_running_loop().call_later(0.01, kept.set)
+    assert await at_home == await abroad == Answer(200, b"1"), "who repeats in that moment gets it too"
+    await here.close()
+    assert not here._settling
+
+
+async def test_a_request_that_goes_on_is_refused_elsewhere() -> None:
+    store, end = Memory(), asyncio.Event()
+
+    async def long() -> Answer:
+        await end.wait()
+        return Answer(200, b"")
+
+    running = asyncio.create_task(window(store).run(b"s", 1_000.0, long))
+    await asyncio.sleep(0)
+    with pytest.raises(Conflict, match="still being handled"):
+        await window(store).run(b"s", 1_000.0, work())
+    end.set()
+    await running
 
 
 async def test_the_store_away() -> None:

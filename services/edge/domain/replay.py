@@ -24,6 +24,8 @@ log = telemetry.get_logger("replay")
 MARK_MS = 10_000
 """How long a mark outlives the edge that set it. What acts is recorded by its owner too, so this may be short."""
 _RENEW_S = MARK_MS / 3 / 1000
+_SECOND_LOOK_S = 0.05
+"""How long after a mark is seen it is looked for again: an answer that has just left another edge is kept by then."""
 _SLACK_MS = 1_000
 _COMPRESS_BYTES = 4_096
 
@@ -68,12 +70,13 @@ class Answer:
 class ReplayWindow:
     """Runs each mutating request at most once. `now_ms` is the server's clock, `skew_ms` the window either way.
 
-    `renew()` must run beside it: it keeps the marks of long requests alive.
+    `renew()` must run beside it: it keeps the marks of long requests alive. `close()` keeps what is still to be kept.
     """
 
     def __init__(self, store: ReplayStore, *, now_ms: Callable[[], float], skew_ms: int) -> None:
         self._store, self._now_ms, self._skew_ms = store, now_ms, skew_ms
         self._running: set[str] = set()
+        self._settling: dict[str, asyncio.Task[None]] = {}
 
     async def run(self, signature: bytes, ts: float, work: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer of `work`, or the one that the same signature got before.
@@ -82,10 +85,12 @@ class ReplayWindow:
         """
         key = "seed:replay:" + hashlib.sha256(signature).hexdigest()
         mark = _RUNNING + os.urandom(12)
-        try:
-            found = await self._store.claim(key, mark, MARK_MS)
-        except StoreAway:
-            raise Unavailable("The replay window is not available, try again", retry_after_s=1) from None
+        if (settling := self._settling.get(key)) is not None:
+            await asyncio.wait([settling])
+        found = await self._claim(key, mark)
+        if found is not None and found[:1] == _RUNNING:
+            await asyncio.sleep(_SECOND_LOOK_S)
+            found = await self._claim(key, mark)
         if found is not None:
             if found[:1] == _RUNNING:
                 raise Conflict("This request is still being handled", retry_after_s=1)
@@ -99,8 +104,27 @@ class ReplayWindow:
             raise
         finally:
             self._running.discard(key)
-        await self._settle(key, mark, ts, answer)
+        # The answer need not wait until it is kept: who repeats the request meanwhile finds the mark, and its owner has
+        # recorded the signature.
+        task = asyncio.create_task(self._settle(key, mark, ts, answer), name="keep an answer")
+        self._settling[key] = task
+        task.add_done_callback(lambda _: self._settled(key, task))
         return answer
+
+    async def close(self) -> None:
+        """Wait until the answers that were given are kept."""
+        if self._settling:
+            await asyncio.wait(list(self._settling.values()))
+
+    async def _claim(self, key: str, mark: bytes) -> bytes | None:
+        try:
+            return await self._store.claim(key, mark, MARK_MS)
+        except StoreAway:
+            raise Unavailable("The replay window is not available, try again", retry_after_s=1) from None
+
+    def _settled(self, key: str, task: asyncio.Task[None]) -> None:
+        if self._settling.get(key) is task:
+            del self._settling[key]
 
     def refused_from(self, ts: float) -> int:
         """When a request of `ts` is refused for its age by every edge: epoch milliseconds."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import redis.asyncio
@@ -48,61 +49,50 @@ class Valkey:
     """One pool of connections. Every method raises StoreAway when the server cannot be reached in time."""
 
     def __init__(self, url: str) -> None:
-        # A burst waits for a connection instead of failing: more connections would not make Valkey faster.
-        pool = redis.asyncio.BlockingConnectionPool.from_url(
+        pool = redis.asyncio.ConnectionPool.from_url(
             url,
-            socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=_TIMEOUT_S,
             health_check_interval=0,
             retry=Retry(NoBackoff(), 1),
             max_connections=_CONNECTIONS,
-            timeout=_TIMEOUT_S,
         )
         self._redis: Any = redis.asyncio.Redis.from_pool(pool)
+        # A burst waits for a connection instead of failing: more of them would not make Valkey faster. The library's
+        # own waiting and timeouts cost a lock and a task a command.
+        self._free = asyncio.Semaphore(_CONNECTIONS)
+
+    async def _run(self, command: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
+        try:
+            async with asyncio.timeout(_TIMEOUT_S), self._free:
+                return await command(*arguments, **options)
+        except _FAILURES as e:
+            raise StoreAway from e
 
     async def claim(self, key: str, mark: bytes, ttl_ms: int) -> bytes | None:
         """Set `key` to `mark` when nobody has; returns what was there, None when the claim is ours."""
-        try:
-            return await self._redis.set(key, mark, nx=True, get=True, px=ttl_ms)
-        except _FAILURES as e:
-            raise StoreAway from e
+        return await self._run(self._redis.set, key, mark, nx=True, get=True, px=ttl_ms)
 
     async def extend(self, key: str, ttl_ms: int) -> None:
         """Let `key` live `ttl_ms` milliseconds from now."""
-        try:
-            await self._redis.pexpire(key, ttl_ms)
-        except _FAILURES as e:
-            raise StoreAway from e
+        await self._run(self._redis.pexpire, key, ttl_ms)
 
     async def put(self, key: str, value: bytes, ttl_ms: int) -> None:
         """Set `key` for `ttl_ms` milliseconds."""
-        try:
-            await self._redis.set(key, value, px=ttl_ms)
-        except _FAILURES as e:
-            raise StoreAway from e
+        await self._run(self._redis.set, key, value, px=ttl_ms)
 
     async def release(self, key: str, mark: bytes) -> None:
         """Delete `key` when it still holds `mark`."""
-        try:
-            await self._redis.eval(_RELEASE, 1, key, mark)
-        except _FAILURES as e:
-            raise StoreAway from e
+        await self._run(self._redis.eval, _RELEASE, 1, key, mark)
 
     async def spend(self, spent: Sequence[Spent]) -> list[float]:
         """Take from shared buckets; returns what is in them then, below zero for a debt."""
         keys = [_BUCKET + one.key for one in spent]
         values = [value for one in spent for value in (one.rate.per_second, one.rate.burst, one.count)]
-        try:
-            return [float(left) for left in await self._redis.eval(_SPEND, len(keys), *keys, *values)]
-        except _FAILURES as e:
-            raise StoreAway from e
+        return [float(left) for left in await self._run(self._redis.eval, _SPEND, len(keys), *keys, *values)]
 
     async def partials(self, session_id: str) -> dict[str, str]:
         """Text so far of each block in flight of a session, by partial id."""
-        try:
-            found = await self._redis.hgetall(PARTIAL_KEY.format(session=session_id))
-        except _FAILURES as e:
-            raise StoreAway from e
+        found = await self._run(self._redis.hgetall, PARTIAL_KEY.format(session=session_id))
         return {key.decode(): text.decode("utf-8", "replace") for key, text in found.items()}
 
     async def close(self) -> None:
