@@ -144,3 +144,16 @@ async def test_messages_and_runs(world: World, thief: Thief) -> None:
     assert len(await owner.runs(session)) == 1
     first, second = await act(thief, owner, "StopSession", sessionId=session)
     assert second == (200, first)
+
+
+async def test_tools(world: World, thief: Thief) -> None:
+    owner = await world.owner()
+    tool = {"name": "double", "description": "Doubles.", "input": {}, "source": "export default () => 1"}
+    first, second = await act(thief, owner, "SaveAgentTool", agentId=owner.agent, tool=tool)
+    assert second == (200, first), "and not that the name is taken"
+    first, second = await act(
+        thief, owner, "SaveAgentTool", agentId=owner.agent, tool={**tool, "name": "twice"}, previousName="double"
+    )
+    assert second == (200, first), "and not that there is no such tool"
+    first, second = await act(thief, owner, "DeleteAgentTool", agentId=owner.agent, name="twice")
+    assert second == (200, first) and first["deleted"] is True
