@@ -286,7 +286,8 @@ class FakeSessions(FakeServer):
         if not request.automatic:
             self._check(found, request.attempt)
         session = found.conversation
-        if request.HasField("title") and (session.title_source != "user" or session.title is None):
+        mine = session.title_source in ("", "system") if request.automatic else session.title_source != "user"
+        if request.HasField("title") and (mine or session.title is None):
             session.title, session.title_source = request.title, "agent"
         if request.HasField("description"):
             if not request.description:

@@ -11,6 +11,9 @@ from tests.runs.house import until
 from tests.runs.workshop import Workshop
 
 
+VERBS = ("read", "write", "call", "delegate", "plan", "status", "continue_session")
+
+
 def error_of(row: Any) -> tuple[str, str, int]:
     told = json.loads(row["error"])
     return told["code"], told["message"], row["error_status"]
@@ -45,7 +48,7 @@ async def test_the_model_gets_the_prompt_the_log_the_tools_and_the_defaults(shop
     await shop.ended((await shop.say()).run_id)
     [request] = shop.provider.requests
     assert request["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
-    assert [tool["function"]["name"] for tool in request["tools"]] == ["delegate", "plan", "status", "continue_session"]
+    assert [tool["function"]["name"] for tool in request["tools"]] == list(VERBS)
     assert (request["model"], request["temperature"]) == ("scripted-1", 0)
     assert shop.provider.headers[0]["authorization"] == "Bearer sk-secret"
 
@@ -233,3 +236,41 @@ async def test_untitled_sessions_are_named_beside_the_turn(shop: Workshop) -> No
     assert (untitled.title, untitled.description) == ("Greetings", "They greet.")
     assert named.title == "Mine"
     assert sum(not request.get("tools") for request in shop.provider.requests) == 1
+
+
+async def test_a_title_is_tried_at_the_start_and_at_the_end_three_times_a_session(shop: Workshop) -> None:
+    shop.provider.aside = Fail(400, "no titles today")
+    await shop.worker(titles=True)
+    session = shop.sessions.conversation()
+    session.title_source = "system"
+
+    def asides() -> int:
+        return sum(not request.get("tools") for request in shop.provider.requests)
+
+    gate = asyncio.Event()
+    shop.provider.script.append(Say(["Hello."], gate=gate, gate_at=0))
+    first = await shop.say(session)
+    await until(lambda: asides() == 1)
+    gate.set()
+    await shop.ended(first.run_id)
+    await until(lambda: asides() == 2)
+    # Another process knows of the attempts too: the session counts them.
+    await shop.worker(titles=True)
+    await shop.ended((await shop.say(session)).run_id)
+    await until(lambda: asides() == 3)
+    for _ in range(3):
+        await shop.ended((await shop.say(session)).run_id)
+    assert (asides(), session.title_attempts, session.title) == (3, 3, None)
+
+
+async def test_the_model_may_name_the_session_before_the_titler_does(shop: Workshop) -> None:
+    gate = asyncio.Event()
+    shop.provider.aside = Say(["Theirs\nA line."], gate=gate, gate_at=0)
+    shop.provider.script += [Calls([("status", {"title": "Mine"})]), "Done."]
+    await shop.worker(titles=True)
+    session = shop.sessions.conversation()
+    session.title_source = "system"
+    await shop.ended((await shop.say(session)).run_id)
+    gate.set()
+    await until(lambda: session.description == "A line.")
+    assert session.title == "Mine"

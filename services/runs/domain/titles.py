@@ -20,6 +20,11 @@ SYSTEM = (
 )
 
 
+def wanted(title_source: str, attempts: int) -> bool:
+    """Whether a session wants a title: nobody has named it, and not all attempts have been taken."""
+    return title_source in ("", "system") and attempts < ATTEMPTS
+
+
 def digest(events: Sequence[LogEvent]) -> str:
     """The beginning of a conversation as the model is shown it; empty when nothing has been said."""
     lines: list[str] = []

@@ -6,10 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from seed.sessions.v1 import turns_pb2
-
 from libs.store import Row
-from services.runs.domain import transcript
 from services.runs.providers.contract import ModelConfig
 from services.runs.providers.gateway import ModelGateway
 from services.runs.store.family import Family, Park
@@ -73,4 +70,5 @@ class Parts:
     stream_of: Callable[[Row], PartialStream]
     backoff_ms: Callable[[int], int]
     verbs: Verbs
-    title: Callable[[turns_pb2.BeginTurnResponse, ModelConfig, SessionLog, list[transcript.LogEvent]], None]
+    title: Callable[[str, ModelConfig, SessionLog], None]
+    """Has an untitled session named, given its id: returns at once."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 
-from seed.sessions.v1 import turns_pb2
+import msgspec
 
 from libs import telemetry
 from libs.errors import SeedError
@@ -17,50 +16,47 @@ from services.runs.worker.log import SessionLog
 
 log = telemetry.get_logger("titles")
 
-_REMEMBERED = 10_000
-
 
 class Titler:
-    """Asks the agent's own model for a title while nobody has named the session."""
+    """Asks the agent's own model for a title while nobody has named the session.
+
+    Sessions counts the attempts, so that all workers together make no more than a session has.
+    """
 
     def __init__(self, gateway: ModelGateway, *, enabled: bool) -> None:
         self._gateway, self._enabled = gateway, enabled
-        self._tried: OrderedDict[str, int] = OrderedDict()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._making: dict[str, asyncio.Task[None]] = {}
 
-    def consider(
-        self, begin: turns_pb2.BeginTurnResponse, model: ModelConfig, session: SessionLog, events: list[LogEvent]
-    ) -> None:
+    def consider(self, session_id: str, model: ModelConfig, session: SessionLog) -> None:
         """Start making a title if the session wants one. Returns at once; failures are only logged."""
-        if not self._enabled or begin.title_source not in ("", "system"):
+        if not self._enabled or session_id in self._making:
             return
-        said = titles.digest(events)
-        tried = self._tried.get(begin.session.id, 0)
-        if not said or tried >= titles.ATTEMPTS:
-            return
-        self._tried[begin.session.id] = tried + 1
-        if len(self._tried) > _REMEMBERED:
-            self._tried.popitem(last=False)
-        task = asyncio.create_task(self._make(model, session, said), name="title")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = self._making[session_id] = asyncio.create_task(self._make(model, session), name="title")
+        task.add_done_callback(lambda _: self._making.pop(session_id, None))
 
-    async def _make(self, model: ModelConfig, session: SessionLog, said: str) -> None:
-        text = ""
+    async def _make(self, model: ModelConfig, session: SessionLog) -> None:
         try:
-            message = UserMessage([TextPart(said)])
-            async with self._gateway.stream(model, titles.SYSTEM, [message], []) as events:
-                async for event in events:
-                    if isinstance(event, ReplyDone):
-                        text = event.text
-            title, description = titles.parse(text)
+            events = await session.take_title(titles.ATTEMPTS, titles.EVENTS)
+            said = titles.digest([LogEvent(e.id, msgspec.json.decode(e.payload)) for e in events or ()])
+            if not said:
+                return
+            title, description = titles.parse(await self._ask(model, said))
             if title is not None:
                 await session.describe(title, description, automatic=True)
         except (ProviderError, ConfigError, SeedError) as e:
             log.info("no title", error=type(e).__name__)
 
+    async def _ask(self, model: ModelConfig, said: str) -> str:
+        text = ""
+        async with self._gateway.stream(model, titles.SYSTEM, [UserMessage([TextPart(said)])], []) as events:
+            async for event in events:
+                if isinstance(event, ReplyDone):
+                    text = event.text
+        return text
+
     async def close(self) -> None:
         """Give up on titles still being made."""
-        for task in list(self._tasks):
+        making = list(self._making.values())
+        for task in making:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*making, return_exceptions=True)

@@ -14,7 +14,7 @@ from seed.sessions.v1 import turns_pb2, types_pb2
 from libs import telemetry
 from libs.errors import Canceled, Invalid, NotFound, SeedError, StaleAttempt, Unavailable
 from libs.protocol import json_bytes
-from services.runs.domain import continuation, obligations, transcript, verbs
+from services.runs.domain import continuation, obligations, titles, transcript, verbs
 from services.runs.domain import plan as plans
 from services.runs.domain.usage import usage_json, usage_of
 from services.runs.providers.contract import (
@@ -33,7 +33,7 @@ from services.runs.providers.contract import (
 )
 from services.runs.store.family import Park
 from services.runs.store.queue import Ending
-from services.runs.worker import endings
+from services.runs.worker import endings, session_plan
 from services.runs.worker.claim import Held, Parts, Verdict
 from services.runs.worker.space import Space
 from services.runs.worker.tools import RESULT_ATTEMPTS, Spawned, Story, ToolBox
@@ -75,6 +75,7 @@ class Turn:
         self._box: ToolBox | None = None
         self._reply_started = 0.0
         self._step = 0
+        self._unnamed = False
 
     async def run(self) -> Verdict | None:
         """Execute to a verdict; None when the claim was lost and nothing more may be written."""
@@ -129,10 +130,11 @@ class Turn:
             # An earlier attempt delegated and died before it parked.
             return await self._park(list(begin.pending_children))
         self._stream.activity("starting", usage=usage_json(self._progress.usage))
-        plan = self._plan = await self._current_plan(begin)
+        plan = self._plan = await session_plan.current(self._parts, self._log, self._held.run_id, begin.session)
         self._model = await self._parts.models.resolve(begin)
         events = [transcript.LogEvent(e.id, msgspec.json.decode(e.payload)) for e in begin.events]
-        self._parts.title(begin, self._model, self._log, events)
+        self._unnamed = titles.wanted(begin.title_source, begin.title_attempts)
+        self._name()
         messages = transcript.assemble(
             events, own=list(begin.own_event_ids), queued_behind=begin.queued_behind, plan=plan
         )
@@ -153,6 +155,11 @@ class Turn:
             tools.recover(transcript.behind(events, list(begin.own_event_ids)))
         return await self._typed_end(tools) or await self._converse(begin.system_prompt, messages, tools)
 
+    def _name(self) -> None:
+        """Have the session named if it has no name yet: beside the turn, which never waits for it."""
+        if self._unnamed and self._model is not None:
+            self._parts.title(self._held.row["session_id"], self._model, self._log)
+
     def _overdue(self) -> bool:
         row = self._held.row
         return row["budget_ms"] is not None and self._parts.now() - row["created_at"] > row["budget_ms"]
@@ -160,16 +167,6 @@ class Turn:
     async def _clear_earlier(self) -> None:
         if self._held.attempt > 1:
             await self._stream.clear_earlier()
-
-    async def _current_plan(self, begin: turns_pb2.BeginTurnResponse) -> dict[str, Any] | None:
-        if not begin.session.plan:
-            return None
-        plan: dict[str, Any] = msgspec.json.decode(begin.session.plan)
-        if plans.is_history(plan, self._held.run_id):
-            await self._parts.queue.ensure_plan(begin.session.id, str(plan.get("ownerRunId", "")), plan)
-            await self._log.set_plan(None)
-            return None
-        return plan
 
     async def _converse(self, system: str, messages: list[Message], tools: ToolBox) -> Verdict | None:
         assert self._model is not None
@@ -231,6 +228,7 @@ class Turn:
     async def _park(self, children: list[types_pb2.TurnStart]) -> Verdict | None:
         """Wait for delegated calls: the turn is put down, its run gives the worker free."""
         await self._log.finish("waiting")
+        self._name()
         calls = [child.parent_tool_call_id for child in children]
         return Verdict(park=Park(children, calls, usage=self._usage()))
 
@@ -384,6 +382,7 @@ class Turn:
         output = msgspec.json.encode({"text": reply.text}) if self._held.row["parent_run_id"] else None
         await self._keep(output, unmet)
         outcome = await self._log.finish("succeeded", events)
+        self._name()
         await self._text_saved()
         return Verdict(
             Ending(
@@ -416,17 +415,8 @@ class Turn:
             )
 
     async def _settle_plan(self, *, succeeded: bool) -> None:
-        """Running steps end with the session's last run, pending ones stay; a settled plan is kept with its run."""
-        plan, row = self._box.plan if self._box is not None else self._plan, self._held.row
-        if plan is None:
-            return
-        if any(step.get("status") == "running" for step in plan.get("steps", ())):
-            if await self._parts.family.live_beside(row["session_id"], row["id"]):
-                return
-            plan = obligations.settled_after(plan, succeeded, self._parts.now())
-            await self._log.set_plan(plan)
-        if plans.settled(plan) and plan.get("ownerRunId") == row["id"]:
-            await self._parts.queue.store_plan(row["id"], row["attempt"], plan)
+        plan = self._box.plan if self._box is not None else self._plan
+        await session_plan.settle(self._parts, self._log, self._held.row, plan, succeeded=succeeded)
 
     async def _canceled(self) -> Verdict | None:
         """Keep the text streamed so far; without any text of this turn the session says that it was stopped."""
