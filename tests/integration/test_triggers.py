@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from libs import wire
 from libs.client import ApiError
 from libs.protocol.triggers import AgentTriggerInfo
 from libs.stack import Stack
@@ -388,3 +389,28 @@ async def test_an_agent_of_another_account_is_not_found(world: World) -> None:
         await other.client.call(
             "CreateAgentTrigger", agentId=owner.agent, trigger=plain(), clientRequestId=str(uuid.uuid4())
         )
+
+
+async def test_old_clients_never_see_half_a_trigger(world: World) -> None:
+    owner = await world.owner()
+    sources = [{"type": "comment-reply", "repliedToAccounts": ["a"]}, MENTION]
+    activity = {"type": "activity", "conditions": [{"source": source} for source in sources]}
+    whole, known = await create(owner, source=activity), await create(owner, source=MENTION)
+
+    async def old(action: str, **fields: Any) -> Any:
+        sent = wire.sign_envelope(owner.client.signer.key, {"_": action, **fields}, protocol=2)
+        return await owner.client.send_envelope(sent, mutating=False)
+
+    assert [t["id"] for t in (await old("ListAgentTriggers", agentId=owner.agent))["triggers"]] == [known.id]
+    patches = {"triggerId": known.id, "patch": {"source": activity}}
+    combined = {"triggerId": known.id, "otherTriggerId": whole.id}
+    for action, fields in (
+        ("GetAgentTrigger", {"triggerId": whole.id}),
+        ("UpdateAgentTrigger", {"triggerId": whole.id, "patch": {"name": "x"}}),
+        ("UpdateAgentTrigger", patches),
+        ("CreateAgentTrigger", {"agentId": owner.agent, "trigger": plain(source=activity)}),
+        ("CombineAgentTriggers", combined),
+    ):
+        with refused(426, re.compile("newer client"), "protocol_too_old"):
+            await old(action, **fields)
+    assert len((await list_of(owner)).triggers) == 2
