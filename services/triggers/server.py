@@ -10,8 +10,10 @@ from seed.triggers.v1 import triggers_pb2
 
 from libs import telemetry
 from libs.clock import now_ms
+from libs.egress import Timeouts
 from libs.events import Bus
 from libs.hypermedia.feed import ActivityFeed
+from libs.hypermedia.server import HypermediaServer
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from libs.store import AcceptedSignatures, Answers, Database, Outbox
 from services.triggers.api.access import AgentAccess
@@ -21,9 +23,11 @@ from services.triggers.domain.definition import Rules
 from services.triggers.domain.rate import Rate
 from services.triggers.domain.webhooks import WebhookSecrets
 from services.triggers.monitor.activity import ActivityMonitor, Pace
+from services.triggers.monitor.carriers import Carriers
 from services.triggers.monitor.clock import Clock
 from services.triggers.monitor.completed import EndedRuns
 from services.triggers.monitor.dispatch import Dispatch
+from services.triggers.monitor.leftovers import Leftovers
 from services.triggers.monitor.loops import every
 from services.triggers.settings import TriggersSettings
 from services.triggers.store.activity import ActivityStore
@@ -39,6 +43,7 @@ log = telemetry.get_logger("triggers")
 
 ROLES = ("api", "monitor", "all")
 _SWEEP_S = 1.0
+_READING = Timeouts(connect_s=3.0, read_s=5.0, total_s=5.0)
 
 
 def _new_id() -> str:
@@ -55,7 +60,9 @@ async def serve(role: str, settings: TriggersSettings, stop: asyncio.Event) -> N
     outbox = Outbox(db, outbox_rows, bus.publish)
     sessions, runs = Peer("sessions", settings.sessions_addr, tokens), Peer("runs", settings.runs_addr, tokens)
     firings = FiringStore(db, now=now_ms, sweep_ms=settings.firing_sweep_ms)
-    dispatch = Dispatch(firings, sessions, runs)
+    hypermedia = HypermediaServer(settings.hm_server_url, _READING)
+    dispatch = Dispatch(firings, sessions, runs, hypermedia.ask)
+    carriers = Carriers(dispatch.carry_out)
     feed = ActivityFeed(settings.hm_server_url)
     server = RpcServer(
         TokenVerifier("triggers", settings.internal_key),
@@ -73,7 +80,7 @@ async def serve(role: str, settings: TriggersSettings, stop: asyncio.Event) -> N
             firings,
             WebhookSecrets(settings.webhook_key, settings.internal_key),
             Rate(settings.webhook_deliveries, now_ms),
-            dispatch.carry_out,
+            carriers.send,
             dispatch.forget,
             webhooks=settings.webhooks,
         )
@@ -83,11 +90,11 @@ async def serve(role: str, settings: TriggersSettings, stop: asyncio.Event) -> N
             server.add(triggers_pb2.DESCRIPTOR.services_by_name["TriggersService"], servicer)
     watches = []
     if role != "api":
-        clock, ended = Clock(firings, dispatch), EndedRuns(firings, CursorStore(db), dispatch, runs)
+        clock, ended = Clock(firings, carriers), EndedRuns(firings, CursorStore(db), carriers, runs)
         watches = [
             every(settings.activity_poll_interval_ms / 1000, "schedules", clock.look),
             every(settings.ended_runs_poll_ms / 1000, "ended runs", ended.look),
-            every(_SWEEP_S, "left firings", dispatch.sweep),
+            every(_SWEEP_S, "left firings", Leftovers(firings, dispatch, carriers).sweep),
             _activity(db, firings, dispatch, feed, settings).run(),
         ]
     await asyncio.gather(db.open(), bus.start())
@@ -100,6 +107,8 @@ async def serve(role: str, settings: TriggersSettings, stop: asyncio.Event) -> N
     for task in background:
         task.cancel()
     await asyncio.gather(*background, return_exceptions=True)
+    await carriers.close()
+    await hypermedia.close()
     await outbox.close()
     await bus.close()
     await sessions.close()

@@ -24,11 +24,9 @@ from services.triggers.store.triggers import NOUN, Request, TriggerStore, trigge
 _TOO_OLD = "This trigger needs a newer client"
 _NO_WEBHOOK = "Webhook not found"
 
-CarryOut = Callable[[Row], Awaitable[None]]
-
 
 class TriggersApi:
-    """Serves triggers of one database. `carry_out` does what a new firing is for, `forget` is told of deleted ones."""
+    """Serves triggers of one database. `carry_out` has done what a new firing is for, after the answer; `forget` is told of deleted ones."""
 
     def __init__(
         self,
@@ -38,7 +36,7 @@ class TriggersApi:
         firings: FiringStore,
         secrets: WebhookSecrets,
         deliveries: Rate,
-        carry_out: CarryOut,
+        carry_out: Callable[[Row], None],
         forget: Callable[[str], Awaitable[None]],
         *,
         webhooks: bool,
@@ -114,7 +112,7 @@ class TriggersApi:
         if admitted is None:
             raise NotFound(_NO_WEBHOOK)
         if admitted.firing is not None:
-            await self._carry_out(admitted.firing)
+            self._carry_out(admitted.firing)
         return pb.DeliverWebhookResponse(duplicate=admitted.firing is None)
 
     async def _webhook(self, trigger_id: str, secret: str) -> Row:

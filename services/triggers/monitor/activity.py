@@ -18,7 +18,7 @@ from libs.hypermedia.server import AskFailed
 from libs.store import Row
 from services.triggers import metrics
 from services.triggers.domain.activity.shapes import Activity
-from services.triggers.domain.activity.watermark import Keyed, Plan, first_poll, keyed, later_poll
+from services.triggers.domain.activity.watermark import Keyed, first_poll, keyed, later_poll
 from services.triggers.store.activity import ActivityStore
 from services.triggers.store.feeds import FeedStore, Lease, LeaseLost
 
@@ -139,13 +139,19 @@ class ActivityMonitor:
 
     async def _read(self, lease: Lease) -> None:
         fetched, seen = await self._fetch(lease)
-        plan = await self._plan(lease, fetched, seen)
+        if lease.begun:
+            plan = later_poll(fetched, seen.__contains__)
+        else:
+            plan = first_poll(fetched, await self._feeds.since(lease.account), seen.__contains__)
+            await self._feeds.baseline(lease, plan.baseline)
         for event in plan.due:
             firings = await self._activity.handle(lease, event)
             metrics.EVENTS.inc()
             metrics.ACTIVITY_FIRINGS.inc(len(firings))
             for firing in firings:
                 self._start(self._carry(firing))
+        if not lease.begun:
+            await self._feeds.begun(lease)
         if plan.baseline or plan.due:
             await self._feeds.forget(lease)
 
@@ -160,19 +166,11 @@ class ActivityMonitor:
             new = [Activity(event) for event in page.events]
             events += new
             token = page.next_token
-            known = await self._feeds.seen(lease.account, [each.key for each in keyed(new)]) if lease.begun else ()
+            known = await self._feeds.seen(lease.account, [each.key for each in keyed(new)])
             seen.update(known)
-            if not token or known:
+            if not token or (known and lease.begun):
                 break
         return keyed(events), seen
-
-    async def _plan(self, lease: Lease, fetched: list[Keyed], seen: set[str]) -> Plan:
-        if lease.begun:
-            return later_poll(fetched, seen.__contains__)
-        since = await self._feeds.since(lease.account)
-        plan = Plan(tuple(each.key for each in fetched), ()) if since is None else first_poll(fetched, since)
-        await self._feeds.begin(lease, plan.baseline)
-        return plan
 
     async def _carry(self, firing: Row) -> None:
         async with self._carriers:

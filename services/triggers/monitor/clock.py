@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from libs import telemetry
-from services.triggers.monitor.dispatch import Dispatch
+from services.triggers.monitor.carriers import Carriers
 from services.triggers.store.firings import FiringStore
 
 log = telemetry.get_logger("triggers")
@@ -14,8 +14,8 @@ _ROWS = 200
 class Clock:
     """Fires schedules. The time is the store's."""
 
-    def __init__(self, firings: FiringStore, dispatch: Dispatch) -> None:
-        self._firings, self._dispatch = firings, dispatch
+    def __init__(self, firings: FiringStore, carriers: Carriers) -> None:
+        self._firings, self._carriers = firings, carriers
 
     async def look(self) -> int:
         """Fire what is due, oldest trigger first; returns how many fired."""
@@ -26,7 +26,7 @@ class Clock:
                 firing = await self._firings.admit_due(trigger_id)
                 if firing is not None:
                     fired += 1
-                    await self._dispatch.carry_out(firing)
+                    self._carriers.send(firing)
             if len(ids) < _ROWS or fired == before:
                 # The rest is another monitor's.
                 break

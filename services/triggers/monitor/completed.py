@@ -13,7 +13,7 @@ from services.triggers.domain import completed
 from services.triggers.domain.completed import Chain, EndedRun
 from services.triggers.domain.definition import RUN_COMPLETED
 from services.triggers.domain.firing import firing_of
-from services.triggers.monitor.dispatch import Dispatch
+from services.triggers.monitor.carriers import Carriers
 from services.triggers.store.cursors import CursorStore
 from services.triggers.store.firings import FiringStore
 
@@ -26,8 +26,8 @@ FAILED = "failed"
 class EndedRuns:
     """Follows the feed of ended runs. One monitor at a time does; the others find the place taken."""
 
-    def __init__(self, firings: FiringStore, cursors: CursorStore, dispatch: Dispatch, runs: Peer) -> None:
-        self._firings, self._cursors, self._dispatch, self._runs = firings, cursors, dispatch, runs
+    def __init__(self, firings: FiringStore, cursors: CursorStore, carriers: Carriers, runs: Peer) -> None:
+        self._firings, self._cursors, self._carriers, self._runs = firings, cursors, carriers, runs
         self._stub: Any = runs.stub(feed_pb2_grpc.RunFeedServiceStub)
 
     async def look(self) -> int:
@@ -67,7 +67,7 @@ class EndedRuns:
                 trigger_id, lambda row, it=activation: it if _matches(row, run) else None
             )
             if admitted is not None and admitted.firing is not None:
-                await self._dispatch.carry_out(admitted.firing)
+                self._carriers.send(admitted.firing)
 
     async def _chain(self, run: EndedRun) -> Chain:
         """The firings behind a run. What a run delegates belongs to the tree that a firing began."""

@@ -10,7 +10,9 @@ from seed.sessions.v1 import triggered_pb2, triggered_pb2_grpc
 
 from libs import telemetry
 from libs.errors import NotFound, SeedError, Unavailable
+from libs.hypermedia.embeds import Ask, resolved_markdown
 from libs.protocol import json_bytes
+from libs.richtext import embed_links
 from libs.rpc import Peer
 from libs.store import Row
 from services.triggers.domain import firing as rules
@@ -22,10 +24,10 @@ _SECONDS = 10.0
 
 
 class Dispatch:
-    """Carries firings out, each once by its id whoever tries."""
+    """Carries firings out, each once by its id whoever tries. `ask` reads what prompts embed."""
 
-    def __init__(self, firings: FiringStore, sessions: Peer, runs: Peer) -> None:
-        self._firings, self._sessions, self._runs = firings, sessions, runs
+    def __init__(self, firings: FiringStore, sessions: Peer, runs: Peer, ask: Ask) -> None:
+        self._firings, self._sessions, self._runs, self._ask = firings, sessions, runs, ask
         self._triggered: Any = sessions.stub(triggered_pb2_grpc.TriggeredServiceStub)
         self._feed: Any = runs.stub(feed_pb2_grpc.RunFeedServiceStub)
 
@@ -48,13 +50,6 @@ class Dispatch:
             log.warning("firing failed", firing=firing["id"], error=e.message)
             await self._firings.failed(firing, e.message)
 
-    async def sweep(self) -> None:
-        """Carry out what others left, and have sessions forget deleted triggers."""
-        for firing in await self._firings.take_left():
-            await self.carry_out(firing)
-        for trigger_id in await self._firings.take_deletions():
-            await self.forget(trigger_id)
-
     async def forget(self, trigger_id: str) -> None:
         """Have sessions forget a deleted trigger; when sessions is away the sweep does it."""
         request = triggered_pb2.ForgetTriggerRequest(trigger_id=trigger_id)
@@ -74,7 +69,7 @@ class Dispatch:
             owner=firing["account"],
             agent_id=firing["agent_id"],
             title=rules.title(told["triggerName"], title),
-            message=rules.message(told, firing["activity_key"]),
+            message=rules.message({**told, "prompt": await self._prompt(told)}, firing["activity_key"]),
             summary=json_bytes(rules.summary_of(told)),
             context=json_bytes(told),
         )
@@ -82,6 +77,12 @@ class Dispatch:
             self._triggered.StartTriggered, request, account=firing["account"], timeout_s=_SECONDS, retry=True
         )
         await self._firings.started(firing, started.session_id)
+
+    async def _prompt(self, told: dict[str, Any]) -> str:
+        links = embed_links(told["promptBlocks"])
+        if not (links.blocks or links.inline):
+            return told["prompt"]
+        return await resolved_markdown(told["promptBlocks"], self._ask)
 
     async def _wake(self, firing: Row, continuation: dict[str, Any]) -> None:
         event = msgspec.json.decode(firing["context"])["activity"]

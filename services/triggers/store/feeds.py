@@ -93,7 +93,7 @@ class LeaseLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to read an account's feed. `begun` says whether it has been read before."""
+    """The right to read an account's feed. `begun` says whether its first poll has ended."""
 
     account: str
     token: str
@@ -145,12 +145,15 @@ class FeedStore:
         rows = await self._db.fetch(_seen, account=account, keys=list(keys))
         return frozenset(row["event_key"] for row in rows)
 
-    async def begin(self, lease: Lease, baseline: Sequence[str]) -> None:
-        """The first poll has read the feed: these events (newest first) are old. Raises LeaseLost."""
+    async def baseline(self, lease: Lease, keys: Sequence[str]) -> None:
+        """The first poll has found these events (newest first) to be old. Raises LeaseLost."""
         async with self._db.transaction() as tx:
             await self.hold(tx, lease)
-            await self.remember(tx, lease, baseline)
-            await tx.execute(_begin, account=lease.account, holder=lease.token)
+            await self.remember(tx, lease, keys)
+
+    async def begun(self, lease: Lease) -> None:
+        """The first poll has handled all that it found."""
+        await self._db.execute(_begin, account=lease.account, holder=lease.token)
 
     async def hold(self, tx: Tx, lease: Lease) -> None:
         """Keep other monitors from the feed until the end of the transaction. Raises LeaseLost."""

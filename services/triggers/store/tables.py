@@ -118,7 +118,7 @@ watermarks = sa.Table(
     "watermarks",
     metadata,
     _id("account", key=True),
-    # False until a first poll has read the feed.
+    # False until a first poll has handled what it found.
     sa.Column("begun", sa.Boolean, nullable=False, server_default=sa.false()),
     # When a poll last succeeded; null before.
     _ms("checked_at", null=True),

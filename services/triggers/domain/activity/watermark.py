@@ -37,14 +37,16 @@ def keyed(events: Iterable[Activity]) -> list[Keyed]:
     return list(found.values())
 
 
-def first_poll(fetched: Sequence[Keyed], since_ms: int) -> Plan:
-    """A feed that was never read: events from before `since_ms`, or without a time, are only remembered.
+def first_poll(fetched: Sequence[Keyed], since_ms: int | None, seen: Callable[[str], bool]) -> Plan:
+    """A feed that was never read to an end: events from before `since_ms` (None: all), or without a time, are old.
 
-    What is due is not in the baseline: a crash in between leaves it to the next poll.
+    What is due is not in the baseline. A first poll that dies is done again, then with what it has `seen`; until it has
+    ended a seen event must not end the fetching, for what is due may be below what is old.
     """
-    due = [each for each in fetched if (at := event_time(each.activity)) is not None and at >= since_ms]
+    new = [each for each in fetched if not seen(each.key)]
+    due = [each for each in new if since_ms is not None and (event_time(each.activity) or -1) >= since_ms]
     waiting = {each.key for each in due}
-    return Plan(tuple(each.key for each in fetched if each.key not in waiting), tuple(reversed(due)))
+    return Plan(tuple(each.key for each in new if each.key not in waiting), tuple(reversed(due)))
 
 
 def later_poll(fetched: Sequence[Keyed], seen: Callable[[str], bool]) -> Plan:

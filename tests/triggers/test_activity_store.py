@@ -1,0 +1,307 @@
+"""Feeds, leases and firings of the activity feed on a real PostgreSQL, with monitors that share and fail."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+
+from libs.clock import now_ms
+from libs.hypermedia.feed import FeedPage
+from libs.hypermedia.server import AskFailed
+from libs.stack import Stores
+from libs.stack.keys import Keys
+from libs.stack.layout import role_of, role_url
+from libs.stack.prepare import prepare
+from libs.store import Database, Outbox, Row, param, sql
+from services.triggers.domain.activity.shapes import Activity
+from services.triggers.domain.activity.watermark import Keyed, keyed
+from services.triggers.domain.definition import Rules
+from services.triggers.monitor.activity import ActivityMonitor, Pace
+from services.triggers.store.activity import ActivityStore
+from services.triggers.store.feeds import FeedStore, Lease, LeaseLost
+from services.triggers.store.firings import FiringStore
+from services.triggers.store.tables import outbox, seen_events, trigger_firings, triggers, watermarks
+from services.triggers.store.triggers import TriggerStore
+from tests.support.kit import until
+from tests.triggers.events import comment
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+DOCUMENT = {"type": "document-comment", "resource": "hm://site/notes"}
+PACE = Pace(interval_ms=50, page_size=3, max_pages=2, lease_ms=10_000)
+_ids = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A database with the schema of triggers."""
+    folder: Path = tmp_path_factory.mktemp("triggers-stores")
+    keys = Keys(folder)
+    stores = Stores(folder, keys, folder, redis_url="redis://unused", nats_url="nats://unused")
+    stores.start()
+    try:
+        passwords = keys.role_passwords(["triggers"])
+        asyncio.run(prepare(stores.database_url, passwords, ["triggers"]))
+        role = role_of("triggers")
+        yield role_url(stores.database_url, role, passwords[role])
+    finally:
+        stores.stop(1)
+
+
+class Timeline:
+    """A clock that can be put forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return now_ms() + self.ahead_ms
+
+
+class House:
+    """The stores of one process, and a feed in memory."""
+
+    def __init__(self, db: Database) -> None:
+        self.db, self.now = db, Timeline()
+        self.triggers = TriggerStore(db, Outbox(db, outbox, lambda *_: True), now=self.now)
+        self.firings = FiringStore(db, now=self.now, sweep_ms=5_000)
+        self.feeds = FeedStore(db, now=self.now, page_size=PACE.page_size, max_pages=PACE.max_pages)
+        self.activity = ActivityStore(db, self.feeds, self.firings, now=self.now)
+        self.rules = Rules(lambda: uuid.uuid4().hex, webhooks=True)
+
+    async def trigger(self, account: str, source: dict[str, Any] | None = None, *, enabled: bool = True) -> str:
+        new = self.rules.trigger({"name": "T", "enabled": enabled, "source": source or DOCUMENT, "prompt": "Do."})
+        return (await self.triggers.create(account, f"agent-of-{account}", new)).trigger.id
+
+    async def lease(self, account: str, for_ms: int = 10_000) -> Lease:
+        """A lease of this account's feed; all others that are due are taken too."""
+        await self.feeds.enroll()
+        return next(each for each in await self.feeds.lease(1000, for_ms) if each.account == account)
+
+    async def fired(self, account: str) -> list[str]:
+        """Keys of its firings, oldest first."""
+        asked = sa.select(trigger_firings.c.firing_key).where(trigger_firings.c.account == param("account", sa.Text))
+        ordered = asked.order_by(trigger_firings.c.fired_at, trigger_firings.c.firing_key)
+        return [row[0] for row in await self.db.fetch(sql(ordered), account=account)]
+
+    async def watermark(self, account: str) -> Row | None:
+        asked = sa.select(watermarks).where(watermarks.c.account == param("account", sa.Text))
+        return await self.db.fetchrow(sql(asked), account=account)
+
+
+class Feeds:
+    """What accounts see, newest first; how often each was asked."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, list[dict[str, Any]]] = {}
+        self.asked: dict[str, int] = {}
+        self.hangs: set[str] = set()
+        self.fails: set[str] = set()
+
+    async def page(self, account: str, size: int, token: str = "") -> FeedPage:
+        self.asked[account] = self.asked.get(account, 0) + 1
+        if account in self.fails:
+            raise AskFailed("HTTP 500")
+        if account in self.hangs:
+            await asyncio.Event().wait()
+        events = self.events.get(account, [])
+        start = int(token or 0)
+        return FeedPage(events[start : start + size], str(start + size) if start + size < len(events) else "")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def house(database_url: str) -> AsyncIterator[House]:
+    db = Database(database_url, size=8)
+    await db.open()
+    await db.execute(sql(sa.delete(triggers)))
+    await db.execute(sql(sa.delete(watermarks)))
+    yield House(db)
+    await db.close()
+
+
+def account() -> str:
+    return f"z6Mk{next(_ids):04}"
+
+
+def event(cid: str, **more: Any) -> Keyed:
+    return keyed([Activity(comment(cid, **more))])[0]
+
+
+async def test_only_accounts_that_need_it_have_a_feed(house: House) -> None:
+    wanted, clock, off = account(), account(), account()
+    await house.trigger(wanted)
+    await house.trigger(clock, {"type": "schedule", "schedule": {"kind": "interval", "every": 1, "unit": "hours"}})
+    sleeping = await house.trigger(off, enabled=False)
+    hooked = account()
+    await house.trigger(hooked, {"type": "webhook"})
+    await house.feeds.enroll()
+    assert {lease.account for lease in await house.feeds.lease(10, 0)} == {wanted, hooked}
+    assert await house.feeds.since(hooked) is None
+    await house.triggers.update(sleeping, {"enabled": True}, None)
+    for trigger in await house.triggers.of_agent(f"agent-of-{wanted}"):
+        await house.triggers.delete(trigger["id"])
+    house.now.ahead_ms += 1
+    await house.feeds.enroll()
+    assert {lease.account for lease in await house.feeds.lease(10, 0)} == {off, hooked}
+    assert await house.watermark(wanted) is None
+
+
+async def test_a_feed_is_leased_once_until_the_lease_ends(house: House) -> None:
+    mine = account()
+    await house.trigger(mine)
+    lease = await house.lease(mine)
+    assert not await house.feeds.lease(10, 10_000)
+    house.now.ahead_ms += 11_000
+    (later,) = await house.feeds.lease(10, 10_000)
+    assert (later.account, later.begun) == (mine, False) and later.token != lease.token
+    for lost in (
+        house.feeds.renew(lease, 10_000),
+        house.feeds.baseline(lease, ["k"]),
+        house.activity.handle(lease, event("bafy1")),
+    ):
+        with pytest.raises(LeaseLost):
+            await lost
+    assert await house.fired(mine) == [] and not await house.feeds.seen(mine, ["k", "blob-bafy1"])
+    await house.feeds.release(lease, 0, "mine no more")
+    stored = await house.watermark(mine)
+    assert stored is not None and (stored["lease"], stored["last_error"]) == (later.token, None)
+
+
+async def test_a_failed_poll_keeps_what_was_handled_and_says_why(house: House) -> None:
+    mine = account()
+    await house.trigger(mine)
+    lease = await house.lease(mine)
+    await house.feeds.baseline(lease, ["b", "a"])
+    await house.feeds.begun(lease)
+    await house.feeds.release(lease, 7, "HTTP 500")
+    stored = await house.watermark(mine)
+    assert stored is not None
+    assert (stored["last_error"], stored["checked_at"], stored["next_at"]) == ("HTTP 500", None, 7)
+    assert await house.feeds.troubled() == (1, 1)
+    lease = await house.lease(mine)
+    assert lease.begun and await house.feeds.seen(mine, ["a", "b", "c"]) == {"a", "b"}
+    await house.feeds.release(lease, 7, None)
+    stored = await house.watermark(mine)
+    assert stored is not None and stored["last_error"] is None and stored["checked_at"] is not None
+
+
+async def test_firing_and_watermark_are_one(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = account()
+    await house.trigger(mine)
+    lease = await house.lease(mine)
+
+    async def dies(*_: Any) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(house.feeds, "remember", dies)
+        with pytest.raises(RuntimeError):
+            await house.activity.handle(lease, event("bafy1"))
+    assert await house.fired(mine) == []
+    assert len(await house.activity.handle(lease, event("bafy1"))) == 1
+    assert await house.activity.handle(lease, event("bafy1")) == []
+    assert await house.fired(mine) == ["blob-bafy1"]
+    assert await house.feeds.seen(mine, ["blob-bafy1"]) == {"blob-bafy1"}
+
+
+async def test_triggers_fire_by_their_age_and_one_that_is_not_understood_holds_up_none(house: House) -> None:
+    mine = account()
+    first, odd, last = [await house.trigger(mine) for _ in range(3)]
+    await house.db.execute(
+        sql(sa.update(triggers).where(triggers.c.id == param("id", sa.Text)).values(source=b'{"type": "site-update"}')),
+        id=odd,
+    )
+    fired = await house.activity.handle(await house.lease(mine), event("bafy1"))
+    assert [row["trigger_id"] for row in fired] == [first, last]
+
+
+async def test_only_so_many_keys_are_kept(house: House) -> None:
+    mine = account()
+    await house.trigger(mine)
+    lease = await house.lease(mine)
+    names = [f"k{n:02}" for n in range(20)]
+    await house.feeds.baseline(lease, list(reversed(names[:10])))
+    for name in names[10:]:
+        async with house.db.transaction() as tx:
+            await house.feeds.remember(tx, lease, [name])
+    await house.feeds.forget(lease)
+    assert await house.feeds.seen(mine, names) == set(names[-2 * PACE.page_size * PACE.max_pages :])
+
+
+async def monitored(house: House, feed: Feeds, monitors: int, pace: Pace = PACE) -> list[asyncio.Task[None]]:
+    async def carried(_: Row) -> None:
+        return None
+
+    return [
+        asyncio.create_task(
+            ActivityMonitor(house.feeds, house.activity, feed, carried, pace, now=house.now).run(), name="monitor"
+        )
+        for _ in range(monitors)
+    ]
+
+
+async def ended(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_monitors_share_the_accounts_and_a_bad_feed_is_its_own_affair(house: House) -> None:
+    feed, accounts = Feeds(), [account() for _ in range(12)]
+    for each in accounts:
+        await house.trigger(each)
+        feed.events[each] = [comment(f"bafy{n}", at=house.now() + 60_000) for n in reversed(range(5))]
+    feed.hangs.add(accounts[0])
+    feed.fails.add(accounts[1])
+    tasks = await monitored(house, feed, 3)
+    try:
+        for each in accounts[2:]:
+            await until(lambda it=each: feed.asked.get(it, 0) >= 4, what="several polls")
+        feed.fails.clear()
+        for each in accounts[1:]:
+            wanted = [f"blob-bafy{n}" for n in range(5)]
+
+            async def all_there(it: str = each, wanted: list[str] = wanted) -> bool:
+                return await house.fired(it) == wanted
+
+            await until(all_there, what="all firings")
+        assert feed.asked[accounts[0]] == 1
+    finally:
+        await ended(tasks)
+    stored = await house.watermark(accounts[0])
+    assert stored is not None and (stored["lease"], stored["last_error"]) == (None, "interrupted")
+
+
+async def test_monitors_that_end_at_any_moment_lose_and_double_nothing(house: House) -> None:
+    feed, mine = Feeds(), account()
+    await house.trigger(mine)
+    # Nothing is lost as long as one poll can fetch what has gathered.
+    pace = Pace(interval_ms=50, page_size=3, max_pages=10, lease_ms=10_000)
+    names: list[str] = []
+    for round_ in range(6):
+        tasks = await monitored(house, feed, 2, pace)
+        for n in range(3):
+            names.append(f"bafy{round_}{n}")
+            feed.events.setdefault(mine, []).insert(0, comment(names[-1], at=house.now() + 60_000))
+        before = feed.asked.get(mine, 0)
+        await until(lambda before=before: feed.asked.get(mine, 0) > before, what="a poll")
+        await ended(tasks)
+    tasks = await monitored(house, feed, 1, pace)
+
+    async def all_there() -> bool:
+        return len(await house.fired(mine)) >= len(names)
+
+    try:
+        await until(all_there, what="all firings")
+    finally:
+        await ended(tasks)
+    assert sorted(await house.fired(mine)) == [f"blob-{name}" for name in names]
+    kept = await house.db.fetch(sql(sa.select(seen_events.c.event_key)))
+    assert {f"blob-{name}" for name in names[-PACE.page_size * PACE.max_pages :]} <= {row[0] for row in kept}
