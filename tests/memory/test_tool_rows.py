@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from libs.errors import NotFound
+from libs.errors import NotFound, TooLarge
 from libs.events import account_hint
+from libs.protocol import limits
 from libs.protocol.tools import Contract
 from libs.stack import Stores
 from libs.stack.keys import Keys
@@ -140,3 +141,15 @@ async def test_a_deleted_agent_has_nothing_and_gets_nothing(house: House) -> Non
     with pytest.raises(NotFound, match="Agent not found"):
         await house.store().delete(OWNER, house.agent, "double")
     assert await house.store().list(OWNER, house.agent) == []
+
+
+async def test_all_documents_together_stay_below_their_limit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len((await house.save("one"))["document"])
+    monkeypatch.setattr(limits, "TOOL_DOCUMENTS_BYTES", 2 * size)
+    await house.save("two")
+    with pytest.raises(TooLarge, match="The tools of this agent are too large"):
+        await house.save("three")
+    with pytest.raises(TooLarge):
+        await house.save("two", "two", description="Doubles n, and then some.")
+    await house.save("six", "two")
+    assert [row["name"] for row in await house.store().list(OWNER, house.agent)] == ["one", "six"]
