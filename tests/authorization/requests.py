@@ -249,7 +249,7 @@ REQUESTS: dict[str, Build] = {
     ),
     "StopSession": _session(),
     "RetrySession": _session(),
-    "InvokeSessionTool": _session(verb="read", input={"address": "self"}),
+    "InvokeSessionTool": _session(verb="read", input={"address": "~/self"}),
     "UploadSessionAttachment": _session(name="b.txt", content=FILE),
     "ReadSessionAttachment": _attachment,
     "BeginFileUpload (to a session)": _begin(),

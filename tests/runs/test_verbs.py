@@ -1,0 +1,225 @@
+"""The dispatcher with services behind it that are not there, or that a person or a seeing model asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from seed.memory.v1 import memory_pb2, tools_pb2
+from seed.sessions.v1 import attachments_pb2
+
+from libs import wire
+from libs.errors import NotFound
+from libs.protocol import limits
+from libs.protocol.tools import CALLABLES
+from libs.rpc import Caller, Peer, RpcServer, TokenSigner, TokenVerifier
+from libs.stack.scripted import Calls
+from services.runs.domain.verbs import VerbError
+from services.runs.providers.contract import ImagePart, TextPart, UserMessage
+from services.runs.server import OTHER_VERBS
+from services.runs.verbs.build import build_verbs
+from services.runs.verbs.contract import Actor, Output
+from services.runs.verbs.dispatch import Verbs
+from services.runs.verbs.threads import CUT, transcript
+from services.runs.worker.space import Space
+from tests.runs.house import AGENT, INTERNAL_KEY, OWNER
+from tests.runs.workshop import Workshop
+
+ACTOR = Actor(owner=OWNER, agent_id=AGENT, session_id="s", definition={}, callables=frozenset(CALLABLES))
+DOUBLE = {"name": "double", "kind": "lambda", "summary": "Doubles.", "description": "Doubles.", "input": {}}
+
+
+class Backends:
+    """Attachments of a session, files and tools of an agent, for its owner alone."""
+
+    def __init__(self) -> None:
+        self.attachments: dict[str, tuple[str, bytes]] = {}
+        self.file = b""
+        self.taken: list[bytes] = []
+
+    async def ReadAttachment(
+        self, request: attachments_pb2.ReadAttachmentRequest, caller: Caller
+    ) -> AsyncIterator[attachments_pb2.ReadAttachmentResponse]:
+        assert (caller.account, request.session_id) == (OWNER, "s")
+        found = self.attachments.get(request.attachment_id)
+        if found is None:
+            raise NotFound(f"Attachment not found: {request.attachment_id}")
+        mime, body = found
+        about = attachments_pb2.Attachment(id=request.attachment_id, name="a", mime_type=mime or None, size=len(body))
+        yield attachments_pb2.ReadAttachmentResponse(attachment=about)
+        for at in range(0, len(body), 4):
+            yield attachments_pb2.ReadAttachmentResponse(content=body[at : at + 4])
+
+    async def ReadFile(
+        self, request: memory_pb2.ReadFileRequest, caller: Caller
+    ) -> AsyncIterator[memory_pb2.ReadFileResponse]:
+        entry = memory_pb2.Entry(path=request.path, size=len(self.file))
+        yield memory_pb2.ReadFileResponse(file=memory_pb2.File(entry=entry, text=True))
+        for at in range(0, len(self.file), limits.MIB):
+            yield memory_pb2.ReadFileResponse(content=self.file[at : at + limits.MIB])
+
+    async def WriteFile(self, requests: Any, caller: Caller) -> memory_pb2.WriteFileResponse:
+        parts = [request async for request in requests]
+        body = b"".join(part.content for part in parts[1:])
+        assert parts[0].start.size == len(body)
+        self.taken.append(body)
+        return memory_pb2.WriteFileResponse(entry=memory_pb2.Entry(path=parts[0].start.path, size=len(body)))
+
+    async def GetTool(self, request: tools_pb2.GetToolRequest, caller: Caller) -> tools_pb2.GetToolResponse:
+        if request.name != "double":
+            raise NotFound(f'Tool "{request.name}" not found')
+        tool = tools_pb2.Tool(document=wire.encode(DOUBLE), cid="b", enabled=True)
+        return tools_pb2.GetToolResponse(tool=tool)
+
+    async def ListTools(self, request: tools_pb2.ListToolsRequest, caller: Caller) -> tools_pb2.ListToolsResponse:
+        tools = [tools_pb2.Tool(name="double", kind="lambda", summary="Doubles.", enabled=True)]
+        tools += [tools_pb2.Tool(name=name, kind="builtin", summary="Is.", enabled=True) for name in CALLABLES]
+        return tools_pb2.ListToolsResponse(tools=tools)
+
+
+@pytest.fixture
+def backends() -> Backends:
+    return Backends()
+
+
+@pytest.fixture
+async def verbs(backends: Backends) -> AsyncIterator[Verbs]:
+    async def execute(actor: Actor, given: Any) -> Output:
+        return Output({"summary": "Ran.", "given": dict(given)})
+
+    async def no_run(_: str) -> None:
+        return None
+
+    sessions, memory = (
+        RpcServer(TokenVerifier(name, INTERNAL_KEY), host="127.0.0.1", port=0) for name in ("sessions", "memory")
+    )
+    sessions.add(attachments_pb2.DESCRIPTOR.services_by_name["AttachmentsService"], backends)
+    memory.add(memory_pb2.DESCRIPTOR.services_by_name["MemoryService"], backends)
+    memory.add(tools_pb2.DESCRIPTOR.services_by_name["ToolDocumentsService"], backends)
+    await asyncio.gather(sessions.start(), memory.start())
+    tokens = TokenSigner("runs-worker", INTERNAL_KEY)
+    peers = [Peer(n, f"127.0.0.1:{s.port}", tokens) for n, s in (("sessions", sessions), ("memory", memory))]
+    yield build_verbs(
+        sessions=peers[0],
+        memory=peers[1],
+        triggers=peers[1],
+        run=no_run,
+        others=OTHER_VERBS,
+        executors=dict.fromkeys(CALLABLES, execute),
+    )
+    for peer in peers:
+        await peer.close()
+    await asyncio.gather(sessions.stop(0), memory.stop(0))
+
+
+async def test_a_model_that_sees_is_shown_an_image_once(backends: Backends, verbs: Verbs) -> None:
+    backends.attachments["i"] = ("image/png", b"\x89PNG and so on")
+    space = Space(verbs, replace(ACTOR, sees_images=True), [])
+    value = await space.execute("read", {"address": "attachment:i"})
+    assert value["shownAsImage"] is True and "content" not in value
+    [shown] = space.shown()
+    assert isinstance(shown, UserMessage)
+    assert shown.parts == [TextPart(value["summary"]), ImagePart(b"\x89PNG and so on", "image/png")]
+    assert space.shown() == []
+
+
+@pytest.mark.parametrize(
+    ("mime", "body", "change", "why"),
+    [
+        ("image/png", b"x", {}, "does not take images"),
+        ("image/png", b"x", {"sees_images": True, "by_user": True}, "shown to the model alone"),
+        ("image/tiff", b"x", {"sees_images": True}, "images of type image/tiff"),
+        ("image/png", b"x" * (limits.INLINE_IMAGE_BYTES + 1), {"sees_images": True}, "larger than 4500000 bytes"),
+        ("text/plain", b"x" * (limits.TEXT_ATTACHMENT_BYTES + 1), {}, "longer than 262144 bytes"),
+        ("application/zip", b"x", {}, "not text"),
+        ("", b"\xff", {}, "not text"),
+        ("text/plain", b"a\0b", {}, "not text"),
+    ],
+)
+async def test_attachments_that_are_not_shown(
+    backends: Backends, verbs: Verbs, mime: str, body: bytes, change: Any, why: str
+) -> None:
+    backends.attachments["a"] = (mime, body)
+    output = await verbs.execute("read", replace(ACTOR, **change), {"address": "attachment:a"})
+    assert why in output.value["summary"] and "content" not in output.value and not output.images
+    assert output.value["shownAsImage"] is False and ("mimeType" in output.value) == bool(mime)
+
+
+async def test_attachments_go_to_memory_as_they_are(backends: Backends, verbs: Verbs) -> None:
+    backends.attachments["a"] = ("application/zip", b"\xff\x00 all of it")
+    kept = await verbs.execute("write", ACTOR, {"address": "~/memory", "options": {"fromAttachment": "a"}})
+    assert backends.taken == [b"\xff\x00 all of it"] and kept.value["path"] == "attachments/a"
+    with pytest.raises(VerbError, match="Attachment not found: b"):
+        await verbs.execute("write", ACTOR, {"address": "~/memory/x", "options": {"fromAttachment": "b"}})
+
+
+async def test_of_a_long_file_the_beginning_is_told(backends: Backends, verbs: Verbs) -> None:
+    backends.file = "ä".encode() * (2 * limits.MIB)
+    value = (await verbs.execute("read", ACTOR, {"address": "~/memory/long.txt"})).value
+    assert value["truncated"] is True and value["content"].endswith("\n[truncated]")
+    assert len(value["content"].encode()) == limits.RESULT_MARKDOWN_BYTES + len("\n[truncated]")
+
+
+async def test_callables_run_for_whom_they_are_granted(verbs: Verbs) -> None:
+    name, contract = next(iter(CALLABLES.items()))
+    given = dict.fromkeys(contract.input.get("required", ()), "text")
+    space = Space(verbs, ACTOR, [])
+    before = [spec.name for spec in space.specs]
+    assert before[:3] == ["read", "write", "call"] and not space.has(name)
+    value = await space.execute("call", {"tool": f" {name} ", "input": given})
+    assert value == {"summary": "Ran.", "given": given}
+    # It has been looked at: from now on it is a tool of its own.
+    assert [spec.name for spec in space.specs] == [name, *before] and space.has(name)
+    assert (await space.execute(name, given))["given"] == given
+    wrong = await space.execute(name, {"no such": 1})
+    assert any("$." in fault for fault in wrong["validationErrors"]) and f"# {name}" in wrong["contract"]
+    refused = await verbs.execute("call", replace(ACTOR, callables=frozenset()), {"tool": name, "input": given})
+    assert refused.value["summary"].startswith(f"No callable tool named {name}.") and refused.value["tools"] == [
+        "double"
+    ]
+
+
+async def test_a_tool_without_a_source(verbs: Verbs) -> None:
+    with pytest.raises(VerbError, match="Tool double has no source"):
+        await verbs.execute("call", ACTOR, {"tool": "double"})
+
+
+async def test_a_fault_of_ours_ends_the_verb_alone(verbs: Verbs) -> None:
+    # Nothing there serves triggers.
+    with pytest.raises(VerbError, match="Internal server error"):
+        await verbs.execute("read", ACTOR, {"address": "~/triggers/"})
+
+
+async def test_a_turn_outlives_a_service_that_is_away(shop: Workshop) -> None:
+    download = ("write", {"address": "~/memory/x", "options": {"fromUrl": "http://127.0.0.1:9/x"}})
+    shop.provider.script.extend([Calls([download]), "It is away."])
+    await shop.worker()
+    turn = await shop.say()
+    assert (await shop.ended(turn.run_id))["status"] == "succeeded"
+    [_, _, result, answer] = shop.sessions.conversation(turn.session_id).log
+    assert result["error"] == "The memory service is not available, try again" and answer["content"] == "It is away."
+    [_, second] = shop.provider.requests
+    assert json.dumps(second["messages"][-1]).count("not available") == 1
+
+
+def test_a_thread_as_text() -> None:
+    events: list[dict[str, Any]] = [
+        {"type": "message", "role": "user", "content": "hi"},
+        {"type": "message", "role": "user", "actor": "system", "content": "note"},
+        {"type": "tool_call", "name": "read", "actor": "user"},
+        {"type": "tool_result", "name": "read", "output": 1},
+        {"type": "tool_result", "name": "read", "error": "no"},
+        {"type": "error", "message": "failed"},
+        {"type": "later"},
+    ]
+    assert transcript(events).split("\n\n") == [
+        "**user**: hi", "**system**: note", "*user uses read*", "*read answered*", "*read failed: no*",
+        "*error: failed*", "*later*",
+    ]  # fmt: skip
+    assert transcript(events[:1], cut=True) == CUT + "**user**: hi"
+    long = transcript([{"type": "message", "role": "user", "content": "ä" * 200_000}])
+    assert long.startswith(CUT) and len(long.encode()) <= limits.THREAD_BYTES + len(CUT)
