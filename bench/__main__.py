@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import uvloop
 
 from libs.stack import Stack
 
-from . import footprint, live, replay, runs
+from . import footprint, guard, live, replay, runs
 from .floors import Floor, fill, measure
-from .guard import guarded
 from .load import Job, run
 from .report import HERE, write
 from .site import SMALL, Amounts
@@ -160,7 +158,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="the runs section at a fraction of its size")
     parser.add_argument("--no-write", action="store_true", help="print the results, keep the committed ones")
     given = parser.parse_args()
-    guarded("seed-agents-bench-", lambda folder: _measure(given, folder))
+    guard.guarded("seed-agents-bench-", lambda folder: _measure(given, folder))
 
 
 def _measure(given: argparse.Namespace, folder: Path) -> None:
@@ -182,12 +180,12 @@ def _measure(given: argparse.Namespace, folder: Path) -> None:
     if only - {"runs", "verify"}:
         with Stack(folder / "data", 0, env=ENVIRONMENT) as stack:
             results["first_start_s"] = stack.timings
-            results |= uvloop.run(_loaded(stack, only, given.seconds))
+            results |= guard.run(_loaded(stack, only, given.seconds))
     if "start" in only:
         results["start_s"] = sorted(footprint.start_up(folder / "data", ENVIRONMENT) for _ in range(_STARTS))
         _say(f"up on an initialised directory: {results['start_s']}")
     if "runs" in only:
-        results["runs"] = uvloop.run(runs.measure(folder, SMALL if given.small else Amounts(), _say))
+        results["runs"] = guard.run(runs.measure(folder, SMALL if given.small else Amounts(), _say))
     if given.no_write or given.small or only != set(SECTIONS):
         print(json.dumps(results, indent=1))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import os
@@ -9,14 +10,19 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
+import uvloop
+
+T = TypeVar("T")
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+ENDED = 143
+"""Exit code of a work that was asked to end."""
 _GRACE_S = 60
 """How long a work that was asked to end may take to stop its stack."""
 
@@ -36,11 +42,14 @@ def guarded(prefix: str, work: Callable[[Path], None]) -> None:
     if child == 0:
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        signal.signal(signal.SIGTERM, _leave)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
-            sys.exit(143)
-        work(folder)
+            sys.exit(ENDED)
+        try:
+            work(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
         return
     try:
         code = _wait(child)
@@ -48,6 +57,27 @@ def guarded(prefix: str, work: Callable[[Path], None]) -> None:
         _end_all()
         shutil.rmtree(folder, ignore_errors=True)
     raise SystemExit(code)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """`uvloop.run` for a guarded work: asked to end, it is canceled. An exception of a signal handler may get lost."""
+
+    async def main() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return uvloop.run(main())
+    except asyncio.CancelledError:
+        sys.exit(ENDED)
+    finally:
+        signal.signal(signal.SIGTERM, _leave)
+
+
+def _leave(*_: object) -> None:
+    sys.exit(ENDED)
 
 
 def _wait(child: int) -> int:

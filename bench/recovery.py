@@ -108,7 +108,7 @@ async def cancels(site: Site) -> dict[str, Any]:
                 return await site.count(_LIVE, root) == 0
 
             closed = asyncio.create_task(site.until(_are(gate, 0), "the model is let go", every_s=0.005))
-            rows.append((await site.until(stopped, "the runs stop", every_s=0.005) - started) * 1000)
+            rows.append((await site.until(stopped, "the runs stop", every_s=0.01) - started) * 1000)
             streams.append((await closed - started) * 1000)
             answers.append(await cancel)
             await asyncio.gather(call, return_exceptions=True)

@@ -23,13 +23,12 @@ from urllib.parse import urlsplit
 import grpc
 import grpc.aio
 import psutil
-import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from libs.stack import ManagedProcess, Stack
 from libs.stack.scripted import Say, ScriptedProvider
 
-from .guard import guarded
+from . import guard
 from .report import HERE
 from .subject import ENVIRONMENT, Subject
 
@@ -165,12 +164,12 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--write", action="store_true", help="replace the committed soak.json")
     given = parser.parse_args()
-    guarded("seed-agents-soak-", lambda folder: _measure(given, folder))
+    guard.guarded("seed-agents-soak-", lambda folder: _measure(given, folder))
 
 
 def _measure(given: argparse.Namespace, folder: Path) -> None:
     with Stack(folder / "data", 0, env={**ENVIRONMENT, **_PING}) as stack:
-        results = uvloop.run(soak(stack, given.minutes))
+        results = guard.run(soak(stack, given.minutes))
     text = json.dumps(results, indent=1)
     print(text)
     if given.write:

@@ -155,7 +155,15 @@ class Stack:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self.start)
+        starting = asyncio.create_task(asyncio.to_thread(self.start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Its thread would go on, and nobody would stop what it starts.
+            self.abort()
+            await asyncio.wait([starting])
+            await asyncio.to_thread(self.stop)
+            raise
         return self
 
     async def __aexit__(

@@ -108,6 +108,18 @@ async def test_a_start_can_be_given_up(tmp_path: Path, stand_ins: dict[str, str]
     assert [process.name for process in stack.processes() if process.pid is not None] == []
 
 
+async def test_a_canceled_start_leaves_nothing(tmp_path: Path, stand_ins: dict[str, str]) -> None:
+    stack = Stack(tmp_path / "data")
+    entering = asyncio.create_task(stack.__aenter__())
+    await asyncio.to_thread(wait_for, lambda: (stack.data_dir / "stack.json").exists())
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    assert [process.name for process in stack.processes() if process.pid is not None] == []
+    with stack:
+        pass
+
+
 def test_a_taken_port_is_named(tmp_path: Path, stand_ins: dict[str, str]) -> None:
     with Stack(tmp_path / "one") as first:
         taken = int(first.url.rpartition(":")[2])
