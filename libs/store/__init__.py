@@ -6,7 +6,7 @@ times what the statement itself does. A commit is the only acknowledgement there
 
 from libs.store.answers import Answers
 from libs.store.database import Database, Emitter, Reader, Row, Tx
-from libs.store.outbox import Draft, Outbox, outbox_table
+from libs.store.outbox import Draft, Outbox, Single, outbox_table
 from libs.store.signatures import AcceptedSignatures, accepted_signatures_table
 from libs.store.sql import Sql, param, relaxed, sql
 
@@ -19,6 +19,7 @@ __all__ = [
     "Outbox",
     "Reader",
     "Row",
+    "Single",
     "Sql",
     "Tx",
     "accepted_signatures_table",

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -60,6 +61,14 @@ class Draft:
         self.emitted.append((subject, body))
 
 
+@dataclass(frozen=True, slots=True)
+class Single:
+    """A transaction of one statement, made by `Outbox.single`: without and with the signature of a call."""
+
+    plain: Sql
+    signed: Sql | None
+
+
 class Outbox:
     """Opens transactions whose `emit`ted messages are published after the commit."""
 
@@ -96,23 +105,39 @@ class Outbox:
             ["subject", "body", "created_at"], values if when is None else values.where(when)
         )
 
-    def single(self, statement: sa.Select[Any], when: sa.ColumnElement[bool]) -> Sql:
-        """`statement`, which also keeps the messages of a `Draft` if `when` holds; for `send`.
+    def single(self, statement: sa.Select[Any], when: sa.ColumnElement[bool]) -> Single:
+        """`statement`, which also keeps the messages of a `Draft` and the call's signature if `when` holds.
 
         A transaction of one statement needs one round trip where an open one needs four. `when` is a condition on a
         part of the statement that says that it is carried out.
         """
         told = self._rows(when).returning(self._table.c.id).cte("told")
-        return sql(statement.add_columns(sa.select(sa.func.array_agg(told.c.id)).scalar_subquery().label("told")))
+        whole = statement.add_columns(sa.select(sa.func.array_agg(told.c.id)).scalar_subquery().label("told"))
+        accepted = self._db.accepted
+        signed = sql(whole.add_cte(accepted.insert_if(when).cte("signed"))) if accepted is not None else None
+        return Single(sql(whole), signed)
 
-    async def send(self, statement: Sql, draft: Draft, **values: Any) -> Row | None:
-        """Run a statement made by `single`, commit it and publish the messages; its row, None when it has none.
+    async def send(self, single: Single, draft: Draft, **values: Any) -> Row | None:
+        """Run what `single` made, commit it and publish the messages; its row, None when it has none.
 
-        Nothing is published when its condition does not hold.
+        Nothing is kept and published when its condition does not hold. Raises asyncpg.UniqueViolationError, among what
+        the statement raises, when the call's signature has acted before.
         """
         subjects, bodies = [s for s, _ in draft.emitted], [b for _, b in draft.emitted]
-        row = await self._db.fetchrow(statement, subjects=subjects, bodies=bodies, at=int(self._now() * 1000), **values)
-        if row is not None and row["told"] is not None:
+        values |= {"subjects": subjects, "bodies": bodies, "at": int(self._now() * 1000)}
+        statement, accepted = single.plain, self._db.accepted
+        call = accepted.take() if accepted is not None else None
+        if call is not None and accepted is not None and single.signed is not None:
+            statement = single.signed
+            values |= {f"signed_{name}": value for name, value in accepted.values(call).items()}
+        done = False
+        try:
+            row = await self._db.fetchrow(statement, **values)
+            done = row is not None and row["told"] is not None
+        finally:
+            if call is not None and not done:
+                call.recorded = False
+        if done and row is not None:
             self._publish_stored(draft.emitted, row["told"])
         return row
 

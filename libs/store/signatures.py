@@ -55,6 +55,15 @@ class AcceptedSignatures:
         )
         self._purge = sql(sa.delete(table).where(table.c.signature_hash.in_(due)))
 
+    def insert_if(self, when: Any) -> Any:
+        """The same as part of a statement, if `when` holds; raises a unique violation for a signature that is known.
+
+        Its parameters are those of `values`, each with `signed_` before its name.
+        """
+        columns = [column for column in self.table.c if not column.nullable]
+        values = [sa.bindparam(f"signed_{column.name}", type_=column.type) for column in columns]
+        return insert(self.table).from_select([column.name for column in columns], sa.select(*values).where(when))
+
     @staticmethod
     def take() -> SignedCall | None:
         """The signed call this task serves, when no transaction has taken it; from now on it is taken."""

@@ -30,6 +30,7 @@ from services.sessions.store.agents import AgentStore
 from services.sessions.store.children import ChildStore
 from services.sessions.store.ledger import Step
 from services.sessions.store.messages import Message, MessageStore
+from services.sessions.store.newcomers import NewcomerStore
 from services.sessions.store.rows import SESSION, Row, text
 from services.sessions.store.sessions import SessionStore
 from services.sessions.store.tables import outbox, session_turns, sessions
@@ -53,12 +54,15 @@ class Stores:
         def now() -> int:
             return next(clock)
 
-        self.agents, self.sessions = AgentStore(self.db, box, now=now), SessionStore(self.db, box, now=now)
+        self.agents, self.sessions = (
+            AgentStore(self.db, box, NewcomerStore(self.db, now=now, first_ms=1), now=now),
+            SessionStore(self.db, box, now=now),
+        )
         self.messages = MessageStore(self.db, box, now=now, sweep_ms=1 << 40)
         self.turns = TurnStore(self.db, box, ChildStore(self.db, box, now=now, sweep_ms=2_000), now=now)
         self.run(self.db.open())
         definition = {"name": "n", "systemPrompt": [], "modelProvider": "p", "model": "m"}
-        self.agent = self.run(self.agents.create(wire.Key.generate().id, definition, None))
+        self.agent, _ = self.run(self.agents.create(wire.Key.generate().id, definition, None, signs_as=None))
 
     def _publish(self, subject: str, body: bytes) -> bool:
         self.told.append(body)

@@ -16,14 +16,16 @@ import sqlalchemy as sa
 from seed.events.v1 import events_pb2
 
 from libs import wire
-from libs.errors import Canceled, SeedError, StaleAttempt
+from libs.errors import Canceled, NotFound, SeedError, StaleAttempt
 from libs.store import Database, Draft, Outbox, sql
 from services.sessions.store import ledger
+from services.sessions.store.access import AccessStore
 from services.sessions.store.agents import AgentStore
 from services.sessions.store.children import ChildStore
 from services.sessions.store.ledger import Step
-from services.sessions.store.messages import Message, MessageStore
-from services.sessions.store.rows import text
+from services.sessions.store.messages import Answer, Message, MessageStore
+from services.sessions.store.newcomers import NewcomerStore
+from services.sessions.store.rows import Row, text
 from services.sessions.store.sessions import SessionStore
 from services.sessions.store.tables import outbox, session_turns, sessions
 from services.sessions.store.turns import Ending, TurnStore
@@ -40,6 +42,8 @@ _state = sql(
     ).where(sessions.c.id == text("id"))
 )
 
+_forget = sql(sa.delete(sessions).where(sessions.c.id == text("id")))
+
 
 @dataclass
 class Place:
@@ -50,12 +54,18 @@ class Place:
     sessions: SessionStore
     messages: MessageStore
     turns: TurnStore
+    access: AccessStore
+    owner: str
     agent: str
     told: list[events_pb2.Event]
 
-    async def send(self, session: str, said: str) -> str:
-        sent = Message("account", str(uuid.uuid4()), b"", said, [message(said, "user")])
-        answer = await self.messages.send(session, sent)
+    async def row(self, session: str) -> Row:
+        """The session as a request reads it before it writes."""
+        return (await self.access.open_session(self.owner, session, "chatter"))[1]
+
+    async def send(self, session: str, said: str, key: str = "") -> str:
+        sent = Message("account", key or str(uuid.uuid4()), b"", said, [message(said, "user")])
+        answer = await self.messages.send(session, sent, await self.row(session))
         assert answer.start is not None
         return answer.start.run_id
 
@@ -97,10 +107,11 @@ async def place(sessions_stores: dict[str, str]) -> AsyncIterator[Place]:
     box = Outbox(db, outbox, publish)
     await db.open()
     definition = {"name": "n", "systemPrompt": [], "modelProvider": "p", "model": "m"}
-    agent = await AgentStore(db, box, now=now).create(wire.Key.generate().id, definition, None)
+    agents, owner = AgentStore(db, box, NewcomerStore(db, now=now, first_ms=1), now=now), wire.Key.generate().id
+    agent, _ = await agents.create(owner, definition, None, signs_as=None)
     turns = TurnStore(db, box, ChildStore(db, box, now=now, sweep_ms=2_000), now=now)
     messages = MessageStore(db, box, now=now, sweep_ms=1 << 40)
-    yield Place(db, box, SessionStore(db, box, now=now), messages, turns, agent, told)
+    yield Place(db, box, SessionStore(db, box, now=now), messages, turns, AccessStore(db), owner, agent, told)
     await db.close()
 
 
@@ -160,3 +171,35 @@ async def test_a_step_that_is_stored_already_undoes_the_whole_statement(place: P
     )
     assert outcome.status == "succeeded"
     assert await place.check(session) == ["question", "answer", "end"]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_messages_in_one_moment(place: Place) -> None:
+    for _ in range(10):
+        session, run = await place.live_turn()
+        seen = await place.row(session)
+        sent = [Message("account", str(uuid.uuid4()), b"", str(n), [message(str(n), "user")]) for n in range(4)]
+        answers = await asyncio.gather(*(place.messages.send(session, one, seen) for one in sent), place.finish(run))
+        runs = {answer.start.run_id for answer in answers[:4] if isinstance(answer, Answer) and answer.start}
+        assert len(runs) == 4
+        assert sorted(await place.check(session)) == ["0", "1", "2", "3", "answer", "question"]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_one_message_sent_twice_in_one_moment(place: Place) -> None:
+    for n in range(10):
+        session = await place.sessions.create(place.agent, None, None)
+        first, second = await asyncio.gather(
+            place.send(session, "once", f"{session} {n}"), place.send(session, "once", f"{session} {n}")
+        )
+        assert first == second and await place.check(session) == ["once"]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_message_on_a_session_that_is_gone(place: Place) -> None:
+    session = await place.sessions.create(place.agent, None, None)
+    seen = await place.row(session)
+    async with place.box.transaction() as tx:
+        await tx.execute(_forget, id=session)
+    with pytest.raises(NotFound):
+        await place.messages.send(session, Message("account", "late", b"", "t", [message("t", "user")]), seen)

@@ -144,7 +144,7 @@ class SessionsApi:
     async def MessageSession(self, request: pb.MessageSessionRequest, caller: Caller) -> pb.MessageSessionResponse:
         """Append the user's message and open its turn."""
         session_id = _session_id(request.session_id)
-        await self._access.session(caller.account, session_id, access.CHATTER)
+        _, seen = await self._access.open_session(caller.account, session_id, access.CHATTER)
         key = message_key(optional(request, "client_message_id"), request.signature_hash)
         sent = document(request.content)
         message = content.parsed(sent)
@@ -159,6 +159,7 @@ class SessionsApi:
                 title=message.title,
                 payloads=content.payloads(message, caller.account, caller.signer, attachments),
             ),
+            seen,
         )
         return pb.MessageSessionResponse(turn=answer.start, outcome=answer.outcome)
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from libs.errors import NotFound
 from libs.store import Database, Sql, sql
 from services.sessions.domain import access
-from services.sessions.store.rows import Row, text
+from services.sessions.store.rows import SESSION, Row, text
 from services.sessions.store.tables import agent_members, agents, sessions
 
 _a, _m, _s = agents.c, agent_members.c, sessions.c
@@ -27,6 +27,11 @@ _agent = sa.select(*_COLUMNS).select_from(with_membership(agents)).where(_a.id =
 _by_agent, _defined = sql(_agent), sql(_agent.add_columns(_a.definition))
 _by_session = sql(
     sa.select(*_COLUMNS)
+    .select_from(with_membership(sessions.join(agents, _a.id == _s.agent_id)))
+    .where(_s.id == text("id"))
+)
+_with_session = sql(
+    sa.select(*_COLUMNS, *(column.label(f"session_{column.name}") for column in SESSION))
     .select_from(with_membership(sessions.join(agents, _a.id == _s.agent_id)))
     .where(_s.id == text("id"))
 )
@@ -68,6 +73,15 @@ class AccessStore:
     async def session(self, account: str, session_id: str, need: str = access.READER, noun: str = "Session") -> Access:
         """Access to the agent of a session. Raises as `agent`."""
         return await self._resolve(_by_session, account, session_id, need, noun)
+
+    async def open_session(self, account: str, session_id: str, need: str) -> tuple[Access, Row]:
+        """Access to the agent of a session, with the session's row as it is now. Raises as `agent`."""
+        row = await self._db.fetchrow(_with_session, account=account, id=session_id)
+        if row is None:
+            raise NotFound("Session not found")
+        role = allowed(row, account, need, "Session")
+        found = Access(row["agent_id"], row["owner"], role, access.is_member(account, row))
+        return found, {column.name: row[f"session_{column.name}"] for column in SESSION}
 
     async def defined(self, account: str, agent_id: str, need: str = access.READER, noun: str = "Agent") -> Access:
         """Access to an agent, with its definition. Raises as `agent`."""

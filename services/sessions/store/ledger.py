@@ -13,7 +13,7 @@ from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.errors import NotFound
-from libs.store import Draft, Emitter, Outbox, Reader, Sql, Tx, param, sql
+from libs.store import Draft, Emitter, Outbox, Reader, Single, Tx, param, sql
 from services.sessions.domain.turns import is_assistant_message
 from services.sessions.store import changes
 from services.sessions.store.log import NEW_STEPS
@@ -116,7 +116,7 @@ def _count(session: sa.CTE, turn: sa.CTE, new: sa.CTE) -> sa.Select[Any]:
 _write = sql(_count(*_writing(None)))
 
 
-def at_once(outbox: Outbox) -> Sql:
+def at_once(outbox: Outbox) -> Single:
     """The statement of `write_at_once`: what `write` does, messages included, if nothing has changed meanwhile."""
     session, turn, new = _writing(_IF_UNCHANGED)
     held = sa.select(_IF_UNCHANGED.label("held")).add_cte(session).add_cte(turn).add_cte(new)
@@ -251,7 +251,7 @@ async def carry_out(tx: Tx, writing: Writing) -> None:
         raise StepStored
 
 
-async def write_at_once(outbox: Outbox, statement: Sql, seen: Locked, draft: Draft, writing: Writing) -> bool:
+async def write_at_once(outbox: Outbox, statement: Single, seen: Locked, draft: Draft, writing: Writing) -> bool:
     """Write in one statement, commit and tell `draft`; False when something has changed since `seen` was read.
 
     Nothing is written then, nor when a step turns out to be stored already: the way with locks finds out why.

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import asyncpg
 import sqlalchemy as sa
 from seed.sessions.v1 import types_pb2 as pb
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs.errors import Conflict, Invalid, NotFound
-from libs.store import Database, Outbox, Tx, param, sql
+from libs.store import Database, Draft, Emitter, Outbox, Single, Tx, param, sql
 from services.sessions.domain.turns import FAILED
 from services.sessions.domain.user_actions import ACTION_RUNNING
 from services.sessions.store import changes
@@ -27,63 +28,93 @@ _ID = text("session_id")
 
 # Only a session that begins to stream changes what readers see of it.
 _idle = _s.live_turns == sa.literal_column("0")
-_opened = (
-    sa.update(sessions)
-    .where(_s.id == _ID, _s.user_actions == sa.literal_column("0"))
-    .values(
-        last_seq=_s.last_seq + number("count"),
-        turns=_s.turns + 1,
-        live_turns=_s.live_turns + 1,
-        status="streaming",
-        updated_at=sa.case((_idle, sa.func.greatest(_s.updated_at, NOW)), else_=_s.updated_at),
-        version=sa.case((_idle, _s.version + 1), else_=_s.version),
-    )
-    .returning(*SESSION)
-    .cte("opened")
+_KEPT = ("last_seq", "turns", "live_turns", "status", "version", "updated_at")
+_unchanged = (
+    sa.select(_s.id)
+    .where(_s.id == _ID, *(_s[name] == param(f"seen_{name}", _s[name].type) for name in _KEPT))
+    .with_for_update(key_share=True, of=sessions)
+    .cte("unchanged")
 )
-_o = _opened.c
-_turn = (
-    insert(session_turns)
-    .from_select(
-        [
-            "run_id", "session_id", "agent_id", "owner", "number", "queued_behind", "retry", "title", "event_ids",
-            "created_at", "next_start_at",
-        ],
-        sa.select(
-            text("run_id"), _o.id, _o.agent_id, _o.owner, _o.turns, _o.live_turns > sa.literal_column("1"),
-            param("retry", sa.Boolean), text("title"), param("own_event_ids", ARRAY(sa.Text)), NOW, number("start_at"),
-        ),
-        include_defaults=False,
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """The parts of opening a turn. The session's row comes first: what depends on it is exact whoever else writes."""
+
+    opened: sa.CTE
+    turn: sa.CTE
+    taken: sa.CTE
+    events: sa.CTE
+
+
+def _opening(*, alone: bool) -> _Opening:
+    """With `alone`, the statement is a transaction: it does nothing if the session is not what was seen."""
+    opened = (
+        sa.update(sessions)
+        .where(_s.id == _ID, _s.user_actions == sa.literal_column("0"))
+        .values(
+            last_seq=_s.last_seq + number("count"),
+            turns=_s.turns + 1,
+            live_turns=_s.live_turns + 1,
+            status="streaming",
+            updated_at=sa.case((_idle, sa.func.greatest(_s.updated_at, NOW)), else_=_s.updated_at),
+            version=sa.case((_idle, _s.version + 1), else_=_s.version),
+        )
     )
-    .cte("turn")
-)  # fmt: skip
-_taken = (
-    insert(idempotency)
-    .from_select(
+    if alone:
+        opened = opened.where(sa.exists(sa.select(_unchanged.c.id)))
+    opened = opened.returning(*SESSION).cte("opened")
+    o = opened.c
+    turn = (
+        insert(session_turns)
+        .from_select(
+            [
+                "run_id", "session_id", "agent_id", "owner", "number", "queued_behind", "retry", "title", "event_ids",
+                "created_at", "next_start_at",
+            ],
+            sa.select(
+                text("run_id"), o.id, o.agent_id, o.owner, o.turns, o.live_turns > sa.literal_column("1"),
+                param("retry", sa.Boolean), text("title"), param("own_event_ids", ARRAY(sa.Text)), NOW,
+                number("start_at"),
+            ),
+            include_defaults=False,
+        )
+        .cte("turn")
+    )  # fmt: skip
+    taken = insert(idempotency).from_select(
         ["account", "action", "client_id", "request_hash", "created_id", "created_at"],
         sa.select(
-            text("account"), sa.literal_column(f"'{ACTION}'"), text("client_id"), param("request_hash", sa.LargeBinary),
-            text("run_id"), NOW,
-        ).select_from(_opened),
+            text("account"), sa.literal_column(f"'{ACTION}'"), text("client_id"),
+            param("request_hash", sa.LargeBinary), text("run_id"), NOW,
+        ).select_from(opened),
+    )  # fmt: skip
+    # In an open transaction a client id that is known is reported; alone it undoes the statement.
+    taken = (taken if alone else taken.on_conflict_do_nothing()).returning(_i.client_id).cte("taken")
+    events = (
+        insert(session_events)
+        .from_select(
+            ["session_id", "seq", "id", "payload", "created_at"],
+            sa.select(
+                o.id, o.last_seq - number("count") + NEW_EVENTS.c.n, NEW_EVENTS.c.id, NEW_EVENTS.c.payload, NOW
+            ).select_from(opened.join(NEW_EVENTS, sa.true())),
+        )
+        .cte("events")
     )
-    .on_conflict_do_nothing()
-    .returning(_i.client_id)
-    .cte("taken")
-)  # fmt: skip
-_events = (
-    insert(session_events)
-    .from_select(
-        ["session_id", "seq", "id", "payload", "created_at"],
-        sa.select(
-            _o.id, _o.last_seq - number("count") + NEW_EVENTS.c.n, NEW_EVENTS.c.id, NEW_EVENTS.c.payload, NOW
-        ).select_from(_opened.join(NEW_EVENTS, sa.true())),
-    )
-    .cte("events")
-)
-# Session, log, turn and idempotency row in one round trip. The update comes first: what depends on the locked row
-# (seq, whether another turn is live) is exact whoever else writes.
-_send = sql(sa.select(*_o, sa.exists(sa.select(_taken.c.client_id)).label("is_first")).add_cte(_events).add_cte(_turn))
-_open = sql(sa.select(*_o).add_cte(_turn))
+    return _Opening(opened, turn, taken, events)
+
+
+_way = _opening(alone=False)
+_is_first = sa.exists(sa.select(_way.taken.c.client_id)).label("is_first")
+_send = sql(sa.select(*_way.opened.c, _is_first).add_cte(_way.events).add_cte(_way.turn))
+_open = sql(sa.select(*_way.opened.c).add_cte(_way.turn))
+
+
+def _at_once(outbox: Outbox) -> Single:
+    way = _opening(alone=True)
+    held = sa.exists(sa.select(way.opened.c.id))
+    whole = sa.select(held.label("held")).add_cte(way.events).add_cte(way.turn).add_cte(way.taken)
+    return outbox.single(whole, held)
+
 
 _lock = sql(sa.select(*SESSION).where(_s.id == _ID).with_for_update(key_share=True, of=sessions))
 _known = sql(
@@ -132,6 +163,7 @@ class MessageStore:
 
     def __init__(self, db: Database, outbox: Outbox, *, now: Callable[[], int], sweep_ms: int) -> None:
         self._db, self._outbox, self._now, self._sweep_ms = db, outbox, now, sweep_ms
+        self._single = _at_once(outbox)
 
     async def attachments(self, session_id: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The public SessionAttachmentInfo of those of `ids` that the session has."""
@@ -140,14 +172,17 @@ class MessageStore:
         rows = await self._db.fetch(_attachments, session_id=session_id, ids=list(ids))
         return {row["id"]: _attachment_info(row) for row in rows}
 
-    async def send(self, session_id: str, message: Message) -> Answer:
+    async def send(self, session_id: str, message: Message, seen: Row | None = None) -> Answer:
         """Append a message and open its turn; a repeat is answered as the first was.
+
+        `seen` is the session as the caller has read it: unless it changes meanwhile, all is one statement.
 
         Raises NotFound when the session has been deleted, Conflict for a client id used for something else and while
         somebody's own use of a verb is executed.
         """
         try:
-            return Answer(start=await self._send(session_id, message))
+            start = await self._send_at_once(seen, message) if seen is not None else None
+            return Answer(start=start or await self._send(session_id, message))
         except _Repeated:
             return await self._repeat(session_id, message)
 
@@ -166,41 +201,74 @@ class MessageStore:
                 raise Invalid("Nothing to retry: the latest run did not fail")
             return await self._again(tx, latest)
 
+    async def _send_at_once(self, seen: Row, message: Message) -> pb.TurnStart | None:
+        """The turn of a message, or None when something stands in the way: the way with locks finds out what."""
+        if seen["user_actions"]:
+            return None
+        now, run_id = self._now(), str(uuid.uuid4())
+        ids = [str(uuid.uuid4()) for _ in message.payloads]
+        after = {
+            **seen,
+            "last_seq": seen["last_seq"] + len(ids),
+            "turns": seen["turns"] + 1,
+            "live_turns": seen["live_turns"] + 1,
+            "status": "streaming",
+        }
+        if not seen["live_turns"]:
+            after |= {"updated_at": max(seen["updated_at"], now), "version": seen["version"] + 1}
+        draft = Draft()
+        self._told(draft, after, message, ids, now)
+        was = {f"seen_{name}": seen[name] for name in _KEPT}
+        try:
+            row = await self._outbox.send(
+                self._single, draft, **self._values(seen["id"], message, run_id, ids, now), **was
+            )
+        except asyncpg.UniqueViolationError:
+            return None
+        if row is None or not row["held"]:
+            return None
+        return _start(after, run_id, message.title, ids, retry=False)
+
     async def _send(self, session_id: str, message: Message) -> pb.TurnStart:
         now, run_id = self._now(), str(uuid.uuid4())
         ids = [str(uuid.uuid4()) for _ in message.payloads]
         async with self._outbox.transaction() as tx:
-            row = await tx.fetchrow(
-                _send,
-                session_id=session_id,
-                account=message.account,
-                client_id=message.key,
-                request_hash=message.request_hash,
-                run_id=run_id,
-                retry=False,
-                title=message.title,
-                own_event_ids=ids,
-                event_ids=ids,
-                payloads=list(message.payloads),
-                count=len(ids),
-                now=now,
-                start_at=now + self._sweep_ms,
-            )
+            row = await tx.fetchrow(_send, **self._values(session_id, message, run_id, ids, now))
             if row is None:
                 await self._held(tx, session_id, message)
                 raise _Repeated
             if not row["is_first"]:
                 raise _Repeated
-            session = session_of(row)
-            first = row["last_seq"] - len(ids) + 1
-            stored = [
-                pb.SessionEvent(id=i, session_id=session_id, seq=first + n, payload=payload, created_at=now)
-                for n, (i, payload) in enumerate(zip(ids, message.payloads, strict=True))
-            ]
-            changes.appended(tx, session.account, session.agent_id, stored)
-            self._begins(tx, row, session)
-            changes.session_hint(tx, "session-event", session)
+            self._told(tx, row, message, ids, now)
             return _start(row, run_id, message.title, ids, retry=False)
+
+    def _values(self, session_id: str, message: Message, run_id: str, ids: Sequence[str], now: int) -> dict[str, Any]:
+        return {
+            "session_id": session_id,
+            "account": message.account,
+            "client_id": message.key,
+            "request_hash": message.request_hash,
+            "run_id": run_id,
+            "retry": False,
+            "title": message.title,
+            "own_event_ids": ids,
+            "event_ids": ids,
+            "payloads": list(message.payloads),
+            "count": len(ids),
+            "now": now,
+            "start_at": now + self._sweep_ms,
+        }
+
+    def _told(self, told: Emitter, row: Row, message: Message, ids: Sequence[str], now: int) -> None:
+        session = session_of(row)
+        first = row["last_seq"] - len(ids) + 1
+        stored = [
+            pb.SessionEvent(id=i, session_id=session.id, seq=first + n, payload=payload, created_at=now)
+            for n, (i, payload) in enumerate(zip(ids, message.payloads, strict=True))
+        ]
+        changes.appended(told, session.account, session.agent_id, stored)
+        self._begins(told, row, session)
+        changes.session_hint(told, "session-event", session)
 
     async def _repeat(self, session_id: str, message: Message) -> Answer:
         turn = await self._first(self._db, message)
@@ -257,9 +325,9 @@ class MessageStore:
             raise NotFound("Session not found")
         return row
 
-    def _begins(self, tx: Tx, row: Row, session: pb.Session) -> None:
+    def _begins(self, told: Emitter, row: Row, session: pb.Session) -> None:
         if row["live_turns"] == 1:
-            changes.session(tx, session)
+            changes.session(told, session)
 
 
 def _has_answer(turn: Row) -> bool:
