@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -140,6 +141,11 @@ async def test_a_worker_and_the_monitor_die_while_a_firing_runs(frail: Stack, wo
     assert len(await firings(owner, made.trigger.id)) == len(await firings(owner, ends.trigger.id)) == 1
 
 
+async def _told(owner: Owner, trigger_id: str) -> Any:
+    [firing] = await firings(owner, trigger_id)
+    return firing.status if firing.status != "created" else None
+
+
 async def test_a_signal_wakes_a_parked_run_once(frail: Stack, world: World, tmp_path_factory: Any) -> None:
     env = {**ENVIRONMENT, "SEED_AGENTS_RUN_WALL_MS": "1", "SEED_AGENTS_HM_SERVER_URL": "http://127.0.0.1:9"}
     with Stack(tmp_path_factory.mktemp("paused") / "data", 0, edges=1, workers=1, env=env) as paused:
@@ -158,17 +164,14 @@ async def test_a_signal_wakes_a_parked_run_once(frail: Stack, world: World, tmp_
             hooks = [
                 (who, await create(who, source={"type": "webhook"}, continuation=wake)) for who in (other, owner, owner)
             ]
-            for _, made in hooks:
+            statuses: list[Any] = []
+            for who, made in hooks:
                 address = f"{paused.url}/agents/api/webhooks/{made.trigger.id}/{made.webhook_secret}"
                 async with http.post(address, json={}) as answer:
                     assert answer.status == 202
-
-            async def told() -> Any:
-                found = [(await firings(who, made.trigger.id))[0].status for who, made in hooks]
-                return found if "created" not in found else None
-
+                statuses.append(await until(partial(_told, who, made.trigger.id), what="the delivery"))
             # Another account's trigger finds nobody, the owner's first one wakes it, the second comes too late.
-            assert await until(told, what="the deliveries") == ["no-listener", "delivered", "no-listener"]
+            assert statuses == ["no-listener", "delivered", "no-listener"]
             await owner.at_rest(session)
             assert (await owner.said(session))[-1] == ("assistant", "Awake.")
             woken = await owner.client.call("GetAgentTrigger", triggerId=hooks[1][1].trigger.id)

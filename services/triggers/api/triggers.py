@@ -26,7 +26,10 @@ _NO_WEBHOOK = "Webhook not found"
 
 
 class TriggersApi:
-    """Serves triggers of one database. `carry_out` has done what a new firing is for, after the answer; `forget` is told of deleted ones."""
+    """Serves triggers of one database.
+
+    `carry_out` takes new firings, to do what they are for after the answer; `forget` is told of deleted triggers.
+    """
 
     def __init__(
         self,

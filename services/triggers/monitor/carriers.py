@@ -41,11 +41,6 @@ class Carriers:
             except Exception as e:  # the sweep tries again
                 log.error("firing failed", firing=firing["id"], error=type(e).__name__, exc_info=e)
 
-    async def settled(self) -> None:
-        """Wait until all that was sent has been tried."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-
     async def close(self, within_s: float = 2.0) -> None:
         """Let what is under way end, for so long."""
         if self._tasks:
