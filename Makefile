@@ -9,7 +9,7 @@ KILLS ?= 200
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test chaos lint types arch proto settings-doc surface protocol-check authorization-doc breaking bench clean
+.PHONY: help setup run demo test chaos fuzz lint types arch proto settings-doc surface protocol-check authorization-doc breaking bench clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

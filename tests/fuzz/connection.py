@@ -1,10 +1,11 @@
-"""One raw keep-alive connection to an edge: a request, its answer, how long it took."""
+"""One raw keep-alive connection to an edge: requests, pipelined when several are under way, and how long each took."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import cast
 from urllib.parse import urlsplit
@@ -14,7 +15,7 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Status and body; `seconds` from the write to the last byte."""
+    """Status and body; `seconds` to the last byte, from the write or, behind another request, from its answer."""
 
     status: int
     body: bytes
@@ -22,32 +23,53 @@ class Reply:
 
 
 class Lost(Exception):
-    """The connection ended before the answer was there."""
+    """The connection ended before the answer was there. `begun`: the server may have been at work on the request."""
+
+    def __init__(self, why: str, *, begun: bool) -> None:
+        super().__init__(why)
+        self.begun = begun
 
 
 class _Protocol(asyncio.Protocol):
     def __init__(self) -> None:
-        self.waiting: asyncio.Future[bytes] | None = None
+        self.waiting: deque[tuple[float, asyncio.Future[Reply]]] = deque()
         self.gone = False
         self._data = b""
         self._needed = 0
+        self._answered = 0.0
 
     def data_received(self, data: bytes) -> None:
-        self._data += data
+        self._data = self._data + data if self._data else data
+        while self._whole():
+            answer, self._data = self._data[: self._needed], self._data[self._needed :]
+            self._needed = 0
+            now = time.perf_counter()
+            head, _, body = answer.partition(b"\r\n\r\n")
+            if b"connection: close" in head.lower():
+                self.gone = True
+            if self.waiting:
+                sent, waiting = self.waiting.popleft()
+                if not waiting.done():
+                    waiting.set_result(Reply(int(head[9:12]), body, now - max(sent, self._answered)))
+            self._answered = now
+
+    def _whole(self) -> bool:
         if not self._needed:
             head = self._data.find(b"\r\n\r\n")
             if head < 0:
-                return
+                return False
             at = self._data.lower().index(b"content-length:", 0, head) + 15
             self._needed = head + 4 + int(self._data[at : self._data.index(b"\r", at)])
-        if len(self._data) >= self._needed and self.waiting is not None and not self.waiting.done():
-            answer, self._data, self._needed = self._data, b"", 0
-            self.waiting.set_result(answer)
+        return len(self._data) >= self._needed
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.gone = True
-        if self.waiting is not None and not self.waiting.done():
-            self.waiting.set_exception(Lost(str(exc)))
+        begun = True
+        while self.waiting:
+            _, waiting = self.waiting.popleft()
+            if not waiting.done():
+                waiting.set_exception(Lost(str(exc), begun=begun))
+            begun = False
 
 
 class Connection:
@@ -61,23 +83,31 @@ class Connection:
         )
         self._transport: asyncio.Transport | None = None
         self._protocol = _Protocol()
+        self._connecting = asyncio.Lock()
 
     async def ask(self, body: bytes) -> Reply:
-        """Send and wait. Raises Lost, TimeoutError."""
+        """Send and wait; what stood behind a request that ended the connection is sent again.
+
+        Raises Lost, TimeoutError.
+        """
+        while True:
+            try:
+                return await self._once(body)
+            except Lost as e:
+                if e.begun:
+                    raise
+
+    async def _once(self, body: bytes) -> Reply:
         loop = asyncio.get_running_loop()
-        if self._transport is None or self._protocol.gone or self._transport.is_closing():
-            transport, self._protocol = await loop.create_connection(_Protocol, self._host, self._port)
-            self._transport = cast(asyncio.Transport, transport)
-        waiting = self._protocol.waiting = loop.create_future()
-        started = time.perf_counter()
+        async with self._connecting:
+            if self._transport is None or self._protocol.gone or self._transport.is_closing():
+                transport, self._protocol = await loop.create_connection(_Protocol, self._host, self._port)
+                self._transport = cast(asyncio.Transport, transport)
+        waiting: asyncio.Future[Reply] = loop.create_future()
+        self._protocol.waiting.append((time.perf_counter(), waiting))
         self._transport.write(f"{self._head}{len(body)}\r\n\r\n".encode() + body)
         async with asyncio.timeout(PATIENCE_S):
-            answer = await waiting
-        seconds = time.perf_counter() - started
-        head, _, rest = answer.partition(b"\r\n\r\n")
-        if b"connection: close" in head.lower():
-            self.close()
-        return Reply(int(head[9:12]), rest, seconds)
+            return await waiting
 
     def close(self) -> None:
         """Hang up."""

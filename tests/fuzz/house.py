@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from libs.client import Client, Key
-from libs.stack import Stack
 from tests.fuzz.mutations import Mutator, Seeds
 from tests.fuzz.over_http import Fuzzer
 from tests.support.kit import World
@@ -33,9 +32,9 @@ class House:
 
 
 @asynccontextmanager
-async def house(stack: Stack, seed: int) -> AsyncIterator[House]:
-    """The stack's edges under a fuzzer."""
-    async with World(stack.urls) as world:
+async def house(urls: list[str], seed: int) -> AsyncIterator[House]:
+    """Edges under a fuzzer, with an account of its own."""
+    async with World(urls) as world:
         owner = await world.owner()
         session = await owner.session()
         await owner.client.message(session, "hello")
@@ -50,8 +49,8 @@ async def house(stack: Stack, seed: int) -> AsyncIterator[House]:
             "accountId": guest,
         }
         mutator = Mutator(owner.client.signer.key, Seeds(known), seed)
-        fuzzer = Fuzzer(stack.urls, mutator, seed)
+        fuzzer = Fuzzer(urls, mutator, seed)
         try:
-            yield House(owner.client, owner.agent, session, mutator, fuzzer, stack.urls)
+            yield House(owner.client, owner.agent, session, mutator, fuzzer, urls)
         finally:
             fuzzer.close()

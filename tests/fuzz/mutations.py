@@ -154,11 +154,14 @@ class Mutator:
         while True:
             yield self._dice.choices(makers, weights)[0]()
 
-    def wrong_types(self) -> Iterator[Input]:
-        """Everything wrong in every field of every action, in random order, properly signed."""
+    def wrong_types(self, part: int = 0, parts: int = 1) -> Iterator[Input]:
+        """Everything wrong in every field of every action, in random order, properly signed; or a part of it.
+
+        The parts of mutators with different seeds make up the whole.
+        """
         cells = list(itertools.product(range(len(self._fields)), range(len(WRONG))))
-        self._dice.shuffle(cells)
-        for field, value in cells:
+        random.Random(parts).shuffle(cells)
+        for field, value in cells[part::parts]:
             action, way = self._fields[field]
             yield self._signed("wrong type", _put(action, way, WRONG[value]))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from libs.protocol import MUTATING
 from libs.wire import DecodeError, decode
@@ -20,7 +21,7 @@ REPLAYED = 0.25
 """Share of the accepted envelopes that change something which are sent again, to the other edge."""
 _WAITS_FOR_OTHERS = frozenset({"MessageSession", "RetrySession", "ListProviderModels"})
 _TRIES = 5
-_SUSPECTS = 20
+SUSPECTS = 20
 
 _NOT_TAKEN = frozenset(
     {
@@ -40,21 +41,25 @@ _NOT_TAKEN = frozenset(
 
 
 class Fuzzer:
-    """Sends inputs over `connections` to each edge. `findings.faults` is empty when all is well.
+    """Sends inputs over `connections` to each edge, `depth` at once on each. All is well: `findings.faults` is empty.
 
     What takes long is measured again at the end, alone and several times: the shortest counts, since only a slow input
     is slow every time.
     """
 
-    def __init__(self, urls: Sequence[str], mutator: Mutator, seed: int, *, connections: int = 6) -> None:
+    def __init__(
+        self, urls: Sequence[str], mutator: Mutator, seed: int, *, connections: int = 6, depth: int = 3
+    ) -> None:
         self.findings = Findings()
         self._mutator = mutator
         self.replays = 0
         self._urls = list(urls)
         self._edges = [[Connection(url) for _ in range(connections)] for url in urls]
         self._again = [Connection(url) for url in urls]
+        self._others: list[Connection] = []
         self._dice = random.Random(seed)
-        self._suspects: list[tuple[float, Input]] = []
+        self._depth = depth
+        self.suspects: list[tuple[float, Input]] = []
 
     async def run(self, inputs: Iterable[Input]) -> None:
         """Send all of them."""
@@ -62,15 +67,14 @@ class Fuzzer:
         async with asyncio.TaskGroup() as group:
             for at, edge in enumerate(self._edges):
                 for connection in edge:
-                    other = self._urls[(at + 1) % len(self._urls)]
-                    group.create_task(self._work(shared, connection, Connection(other)))
+                    other = Connection(self._urls[(at + 1) % len(self._urls)])
+                    self._others.append(other)
+                    for _ in range(self._depth):
+                        group.create_task(self._work(shared, connection, other))
 
     async def _work(self, inputs: Iterator[Input], connection: Connection, other: Connection) -> None:
-        try:
-            for given in inputs:
-                await self._send(given, connection, other)
-        finally:
-            other.close()
+        for given in inputs:
+            await self._send(given, connection, other)
 
     async def _send(self, given: Input, connection: Connection, other: Connection) -> None:
         try:
@@ -95,7 +99,7 @@ class Fuzzer:
         if not taken and small and accepts(given.body, now_ms, SKEW_MS) and within_limits(given.body):
             self.findings.fault(f"refused ({message}), and the oracle accepts", given)
         if reply.seconds > SLOW_S and given.action not in _WAITS_FOR_OTHERS:
-            self._suspects = sorted([*self._suspects, (reply.seconds, given)], key=lambda s: -s[0])[:_SUSPECTS]
+            self.suspects = sorted([*self.suspects, (reply.seconds, given)], key=lambda s: -s[0])[:SUSPECTS]
 
     async def _replay(self, given: Input, first: Reply, other: Connection) -> None:
         """The same bytes, or the same envelope in another encoding, must get the stored answer."""
@@ -109,18 +113,12 @@ class Fuzzer:
 
     async def settle_suspects(self) -> None:
         """Measure again what took long, with nothing else under way and good requests in between."""
-        for _, given in self._suspects:
-            tries, good = [], []
-            for _ in range(_TRIES):
-                body = given.body if given.signed is None else self._mutator.sign(given.signed)
-                tries.append((await self._again[0].ask(body)).seconds)
-                good.append((await self._again[0].ask(self._mutator.sign({"_": "ListAgents"}))).seconds)
-            if min(tries) - min(good) > SLOW_S:
-                self.findings.fault(f"slow ({min(tries) * 1000:.0f} ms, good ones {median(good) * 1000:.0f} ms)", given)
+        for _, given in self.suspects:
+            await measure_again(given, self._again[0], self._mutator.sign, self.findings)
 
     def close(self) -> None:
         """Hang up everywhere."""
-        for connection in (*self._again, *(c for edge in self._edges for c in edge)):
+        for connection in (*self._again, *self._others, *(c for edge in self._edges for c in edge)):
             connection.close()
 
 
@@ -133,3 +131,16 @@ def message_of(reply: Reply) -> str:
     except DecodeError:
         return reply.body[:100].decode("utf-8", "replace")
     return str(answer.get("message", "")) if isinstance(answer, dict) else ""
+
+
+async def measure_again(
+    given: Input, connection: Connection, sign: Callable[[Mapping[str, Any]], bytes], findings: Findings
+) -> None:
+    """Note an input that is slow every time, although nothing else is under way. `sign` signs for its account."""
+    tries, good = [], []
+    for _ in range(_TRIES):
+        body = given.body if given.signed is None else sign(given.signed)
+        tries.append((await connection.ask(body)).seconds)
+        good.append((await connection.ask(sign({"_": "ListAgents"}))).seconds)
+    if min(tries) - min(good) > SLOW_S:
+        findings.fault(f"slow ({min(tries) * 1000:.0f} ms, good ones {median(good) * 1000:.0f} ms)", given)

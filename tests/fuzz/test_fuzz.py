@@ -41,7 +41,7 @@ def test_the_edge_takes_what_the_oracle_takes_and_nothing_else() -> None:
 
 
 async def test_two_edges_refuse_what_they_must_and_never_fail(edges: Stack) -> None:
-    async with house(edges, seed=20_260_102) as h:
+    async with house(edges.urls, seed=20_260_102) as h:
         await h.fuzzer.run(itertools.islice(h.mutator.stream(), MUTATED))
         await h.fuzzer.run(itertools.islice(h.mutator.wrong_types(), WRONG_TYPES))
         await h.fuzzer.settle_suspects()
@@ -53,7 +53,7 @@ async def test_two_edges_refuse_what_they_must_and_never_fail(edges: Stack) -> N
 
 async def test_an_envelope_acts_once_however_often_it_comes(edges: Stack) -> None:
     """To both edges at the same time, and again afterwards: one effect, and whoever is not told to wait, one answer."""
-    async with house(edges, seed=3) as h:
+    async with house(edges.urls, seed=3) as h:
         connections = [Connection(url) for url in h.urls]
         before = await _sessions(h.client, h.agent)
         for _ in range(50):
