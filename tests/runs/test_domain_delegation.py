@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from libs.protocol.text import byte_length
 from services.runs.domain import delegate, obligations
-from services.runs.domain.plan import SETTLED, STATUSES
+from services.runs.domain import plan as plans
+from services.runs.domain.plan import SETTLED, STATUSES, StepRuns
 from services.runs.domain.verbs import TITLE_BYTES, VerbError
 from tests.protocol.test_schema_subset import OBJECTS, SCALARS, TEXT, VALUES
 
@@ -125,3 +126,24 @@ def test_nothing_runs_after_the_end(steps: list[dict[str, str]], succeeded: bool
         assert now == {**before, "status": ended if before["status"] == "running" else before["status"]}
     settled = bool(steps) and all(s["status"] in SETTLED for s in after["steps"])
     assert after.get("settledAt") == (7 if settled else None)
+
+
+@given(STEPS, st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)), st.booleans())
+def test_work_of_others_is_kept_apart(
+    steps: list[dict[str, str]], done: set[int], live: set[int], succeeded: bool
+) -> None:
+    def keys(numbers: set[int]) -> frozenset[tuple[str, str]]:
+        return frozenset((f"s{n}", f"S{n}") for n in numbers)
+
+    work = StepRuns(done=keys(done), live=keys(live))
+    resolved = plans.resolved({"steps": steps}, work, 7)
+    for n, (before, now) in enumerate(zip(steps, resolved["steps"], strict=True)):
+        settled = before["status"] in SETTLED
+        expected = {"status": "done", "resolvedBy": "runtime"} if n in done and not settled else {}
+        assert now == {**before, **expected}
+    assert ("settledAt" in resolved) == (resolved["steps"] != steps and plans.settled(resolved))
+    other = plans.resolved({"steps": [{**s, "label": "else"} for s in steps]}, work, 7)
+    assert all("resolvedBy" not in step for step in other["steps"])
+    after = obligations.settled_after(resolved, succeeded, 9, work.live)
+    for n, step in enumerate(after["steps"]):
+        assert step["status"] != "running" or n in live

@@ -10,7 +10,6 @@ from libs.stack.scripted import Calls, Fail, Say
 from tests.runs.house import until
 from tests.runs.workshop import Workshop
 
-
 VERBS = ("read", "write", "call", "delegate", "plan", "status", "continue_session")
 
 

@@ -217,3 +217,22 @@ async def test_what_runs_asks_about_must_exist(world: World) -> None:
     for missing in (NIL, "a\0b"):
         await world.runner.fails(404, "Session not found", "BeginTurn", run_id=missing, attempt=1)
         await world.runner.fails(404, "Session not found", "FinishTurn", run_id=missing, attempt=1, status="failed")
+
+
+async def test_a_step_that_others_have_done_is_resolved_after_the_end_too(world: World) -> None:
+    t = await live(world)
+    await world.begin(t.id)
+    steps = [{"id": "a", "label": "Look", "status": "running"}, {"id": "b", "label": "Tell", "status": "skipped"}]
+    await world.runner("SetPlan", run_id=t.id, attempt=1, plan=json.dumps({"steps": steps}).encode())
+    await world.finish(t.id, "On it.")
+    ears = await world.ears(t.c.id)
+    for step_id, label in (("a", "Another"), ("b", "Tell"), ("c", "Look")):
+        await world.runner("ResolveStep", run_id=t.id, step_id=step_id, step_label=label)
+    assert json.loads((await t.c.get(t.session_id)).plan) == {"steps": steps}
+    for _ in range(2):
+        await world.runner("ResolveStep", run_id=t.id, step_id="a", step_label="Look")
+    plan = json.loads((await t.c.get(t.session_id)).plan)
+    assert plan["steps"][0] == {**steps[0], "status": "done", "resolvedBy": "runtime"} and plan["settledAt"]
+    await ears.until("session_changed", "session-updated")
+    await t.c("DeleteSession", session_id=t.session_id)
+    await t.refused("Session not found", "ResolveStep", 404, step_id="a", step_label="Look")

@@ -11,6 +11,8 @@ from libs.protocol.runs import RunInfo
 from libs.stack.scripted import Answer, Calls, Say
 from tests.support.kit import Owner, World, until
 
+OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+"""What a typed child is asked for."""
 ENDED = ("succeeded", "failed", "canceled")
 
 
@@ -48,6 +50,22 @@ def delegate(brief: Any, **more: Any) -> tuple[str, dict[str, Any]]:
     if "wait" in more:
         more["await"] = more.pop("wait")
     return ("delegate", {"brief": brief, **more})
+
+
+def held() -> Say:
+    """An answer that stops in the middle until it is let go."""
+    return Say(("half", " whole"), gate=asyncio.Event())
+
+
+def let_go(say: Say) -> None:
+    """Open the gate of a held answer."""
+    assert say.gate is not None
+    say.gate.set()
+
+
+def plan(*steps: tuple[str, str, str]) -> tuple[str, dict[str, Any]]:
+    """A call of `plan` with steps of id, label and status."""
+    return ("plan", {"steps": [{"id": i, "label": label, "status": status} for i, label, status in steps]})
 
 
 class Tree:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from services.runs.domain.plan import SETTLED, settled
+from services.runs.domain.plan import SETTLED, key, settled
 
 REMINDERS = 3
 """How often a claim is reminded before the debt is recorded."""
@@ -56,10 +56,18 @@ def message(text: str) -> dict[str, Any]:
     return {"type": "message", "role": "user", "content": text, "actor": "system"}
 
 
-def settled_after(plan: Mapping[str, Any], succeeded: bool, now: int) -> dict[str, Any]:
-    """The plan after its run ended at `now` (Unix ms): running steps are done or failed, pending ones stay."""
+def settled_after(
+    plan: Mapping[str, Any], succeeded: bool, now: int, live: Collection[tuple[str, str]] = ()
+) -> dict[str, Any]:
+    """The plan after its run ended at `now` (Unix ms): running steps are done or failed, pending ones stay.
+
+    So do those that other runs still work on, `live`.
+    """
     status = "done" if succeeded else "failed"
-    steps = [{**s, "status": status} if s.get("status") == "running" else dict(s) for s in plan.get("steps", ())]
+    steps = [
+        {**s, "status": status} if s.get("status") == "running" and key(s) not in live else dict(s)
+        for s in plan.get("steps", ())
+    ]
     after = {**plan, "steps": steps}
     if settled(after):
         after.setdefault("settledAt", now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 STEPS = 100
@@ -11,6 +12,14 @@ STATUSES = ("pending", "running", "done", "failed", "skipped")
 SETTLED = ("done", "failed", "skipped")
 
 Plan = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRuns:
+    """Plan steps, as (id, label), by the runs that work on them: all have succeeded (`done`), some go on (`live`)."""
+
+    done: frozenset[tuple[str, str]] = frozenset()
+    live: frozenset[tuple[str, str]] = frozenset()
 
 
 def normalize(arguments: Mapping[str, Any], previous: Mapping[str, Any] | None, *, run_id: str, now: int) -> Plan:
@@ -68,3 +77,21 @@ def settled(plan: Mapping[str, Any]) -> bool:
 def is_history(plan: Mapping[str, Any], run_id: str) -> bool:
     """Whether a turn of `run_id` finds the plan settled by another run, and so retires it."""
     return plan.get("settledAt") is not None and plan.get("ownerRunId") != run_id
+
+
+def key(step: Mapping[str, Any]) -> tuple[str, str]:
+    """What a step is known by to the runs that work on it: id and label."""
+    return str(step.get("id")), str(step.get("label"))
+
+
+def resolved(plan: Mapping[str, Any], work: StepRuns, now: int) -> Plan:
+    """The plan with the open steps done by the runtime whose runs have all succeeded. `now` is Unix milliseconds."""
+    done = [s.get("status") not in SETTLED and key(s) in work.done for s in plan.get("steps", ())]
+    steps = [
+        {**s, "status": "done", "resolvedBy": "runtime"} if d else dict(s)
+        for s, d in zip(plan.get("steps", ()), done, strict=True)
+    ]
+    after: Plan = {**plan, "steps": steps}
+    if any(done) and settled(after):
+        after["settledAt"] = now
+    return after

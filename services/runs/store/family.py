@@ -11,8 +11,9 @@ from seed.sessions.v1 import types_pb2 as st
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from libs.store import Database, Outbox, Row, param, sql
+from services.runs.domain.plan import StepRuns
 from services.runs.store.queue import BUDGET_PAUSE, emit, hand_on, lock_run, start_child, waits_for
-from services.runs.store.tables import TERMINAL, runs
+from services.runs.store.tables import TELLS_PARENT, TERMINAL, runs
 
 r = runs.c
 
@@ -59,13 +60,25 @@ _go_on = sql(
 _unanswered = sql(
     sa.select(runs, _parent.c.session_id.label("parent_session"), _parent.c.status.label("parent_status"))
     .select_from(runs.join(_parent, _parent.c.id == r.parent_run_id))
-    .where(r.parent_tool_call_id.is_not(None), ~r.answered, r.finished_at.is_not(None), r.finished_at <= _NOW)
+    .where(TELLS_PARENT, ~r.answered, r.finished_at.is_not(None), r.finished_at <= _NOW)
     .order_by(r.finished_at)
     .limit(50)
 )
 _answered = sql(sa.update(runs).where(r.id == param("id", sa.Text)).values(answered=True))
-_siblings = sql(
-    sa.select(r.status).where(r.parent_run_id == param("id", sa.Text), r.plan_step_id == param("step", sa.Text))
+_steps = sql(
+    sa.select(
+        r.plan_step_id,
+        r.step_label,
+        sa.func.bool_and(r.status == "succeeded").label("done"),
+        sa.func.bool_or(r.status.not_in(TERMINAL)).label("live"),
+    )
+    .select_from(runs.join(_parent, _parent.c.id == r.parent_run_id))
+    .where(
+        r.root_run_id == param("root", sa.Text),
+        _parent.c.session_id == param("session_id", sa.Text),
+        r.plan_step_id.is_not(None),
+    )
+    .group_by(r.plan_step_id, r.step_label)
 )
 _awaited = sql(sa.select(r.id).where(r.parent_run_id == param("id", sa.Text), r.parent_tool_call_id.is_not(None)))
 _live_beside = sql(
@@ -148,13 +161,19 @@ class Family:
             return row
 
     async def unanswered(self) -> list[Row]:
-        """Terminal runs whose delegating call still wants its result, with the parent's session and status."""
+        """Terminal runs of which the parent's session is still to be told, with that session and the parent's status.
+
+        They answer a call, or work on a plan step, or both.
+        """
         return list(await self._db.fetch(_unanswered, now=self._now()))
 
-    async def step_done(self, parent_run_id: str, step_id: str) -> bool:
-        """Whether all runs that a parent delegated for a plan step have succeeded."""
-        statuses = [row["status"] for row in await self._db.fetch(_siblings, id=parent_run_id, step=step_id)]
-        return bool(statuses) and all(status == "succeeded" for status in statuses)
+    async def steps(self, session_id: str, root_run_id: str) -> StepRuns:
+        """How the runs of a tree stand that work on plan steps of a session."""
+        rows = await self._db.fetch(_steps, session_id=session_id, root=root_run_id)
+        return StepRuns(
+            done=frozenset((row["plan_step_id"], row["step_label"] or "") for row in rows if row["done"]),
+            live=frozenset((row["plan_step_id"], row["step_label"] or "") for row in rows if row["live"]),
+        )
 
     async def answered(self, child: Row) -> Row | None:
         """A child's result stands in its parent's log: the parent goes on when that was the last it waited for.

@@ -49,7 +49,7 @@ runs = sa.Table(
     sa.Column("output", sa.LargeBinary, nullable=True),
     # Tool calls that a waiting run waits for.
     sa.Column("wait_calls", sa.ARRAY(sa.Text), nullable=False, server_default="{}"),
-    # Whether the call that delegated a terminal run has its result.
+    # Whether the session of a terminal run's parent knows: the call has its result, the plan step its mark.
     sa.Column("answered", sa.Boolean, nullable=False, server_default=sa.false()),
     # Usage of terminal children, their own children included: JSON with a count of runs.
     sa.Column("children_usage", sa.LargeBinary, nullable=True),
@@ -124,12 +124,12 @@ sa.Index(
 sa.Index("runs_by_session", runs.c.session_id, runs.c.created_at)
 sa.Index("runs_by_agent", runs.c.agent_id, runs.c.created_at)
 sa.Index("runs_by_root", runs.c.root_run_id, runs.c.created_at)
+# What its parent's session learns of when a run has ended: an answer to a call, or that a plan step is done.
+TELLS_PARENT = sa.or_(runs.c.parent_tool_call_id.is_not(None), runs.c.plan_step_id.is_not(None))
 sa.Index(
     "runs_unanswered",
     runs.c.finished_at,
-    postgresql_where=sa.and_(
-        runs.c.parent_tool_call_id.is_not(None), ~runs.c.answered, runs.c.finished_at.is_not(None)
-    ),
+    postgresql_where=sa.and_(TELLS_PARENT, ~runs.c.answered, runs.c.finished_at.is_not(None)),
 )
 sa.Index("runs_by_parent", runs.c.parent_run_id, postgresql_where=runs.c.parent_run_id.is_not(None))
 

@@ -53,7 +53,9 @@ class Answers:
         self._wake.clear()
 
     async def _one(self, child: Row) -> bool:
-        if child["parent_status"] not in TERMINAL:
+        if child["parent_tool_call_id"] is None:
+            await self._resolve(child)
+        elif child["parent_status"] not in TERMINAL:
             await self._answer(child)
         parent = await self._family.answered(child)
         return parent is not None and parent["status"] == "queued"
@@ -62,9 +64,7 @@ class Answers:
         told = delegate.answer(child["status"], child["id"], child["session_id"], child["output"], child["error"])
         call = child["parent_tool_call_id"]
         payload = {"type": "tool_result", "toolCallId": call, "name": "delegate", "output": told}
-        step = child["plan_step_id"] or ""
-        if step and not await self._family.step_done(child["parent_run_id"], step):
-            step = ""
+        step = child["plan_step_id"] if await self._step_done(child) else ""
         request = turns_pb2.AnswerCallRequest(
             run_id=child["parent_run_id"],
             child_run_id=child["id"],
@@ -75,3 +75,20 @@ class Answers:
         # The parent's session is gone: nobody is left to be told.
         with contextlib.suppress(NotFound):
             await self._peer.call(self._stub.AnswerCall, request, retry=True)
+
+    async def _step_done(self, child: Row) -> bool:
+        """Whether all runs of the tree that work on the child's plan step have succeeded."""
+        if not child["plan_step_id"] or child["parent_session"] is None:
+            return False
+        work = await self._family.steps(child["parent_session"], child["root_run_id"])
+        return (child["plan_step_id"], child["step_label"] or "") in work.done
+
+    async def _resolve(self, child: Row) -> None:
+        """A detached child answers nobody, but what it was started for is done, whether or not its parent is over."""
+        if not await self._step_done(child):
+            return
+        request = turns_pb2.ResolveStepRequest(
+            run_id=child["parent_run_id"], step_id=child["plan_step_id"], step_label=child["step_label"] or ""
+        )
+        with contextlib.suppress(NotFound):
+            await self._peer.call(self._stub.ResolveStep, request, retry=True)

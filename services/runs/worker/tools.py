@@ -20,6 +20,7 @@ from services.runs.domain.transcript import LogEvent
 from services.runs.providers.contract import ToolCallPart, ToolSpec
 from services.runs.store.family import Family
 from services.runs.store.queue import Queue
+from services.runs.worker import session_plan
 from services.runs.worker.log import SessionLog
 from services.runs.worker.space import Space
 
@@ -176,7 +177,8 @@ class ToolBox:
         if not isinstance(arguments.get("steps"), list):
             raise verbs.VerbError("plan needs steps: a list of {id, label, status}")
         async with self._lock:
-            plan = plans.normalize(arguments, self.plan, run_id=self._row["id"], now=self._now())
+            before = await session_plan.marked(self._family, self._row, self.plan, self._now())
+            plan = plans.normalize(arguments, before, run_id=self._row["id"], now=self._now())
             await self._log.set_plan(plan)
             self.plan = plan
             if plan["ownerRunId"] == self._row["id"] and plans.settled(plan):

@@ -208,7 +208,7 @@ class Turn:
         return Verdict(endings.of(done.outcome, usage=self._usage()))
 
     async def _debts(self, tools: ToolBox) -> list[obligations.Obligation]:
-        plan = tools.plan
+        plan = tools.plan = await session_plan.marked(self._parts.family, self._held.row, tools.plan, self._parts.now())
         open_plan = plan is not None and not plans.settled(plan)
         live = bool(await self._parts.family.live_children(self._held.run_id)) if open_plan else False
         return obligations.open_obligations(

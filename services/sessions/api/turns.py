@@ -157,6 +157,13 @@ class TurnsApi:
         done = await self._continuations.go_on(_run_id(request.run_id), request.attempt, wanted)
         return pb.ContinueSessionResponse(turn=done.start, outcome=done.outcome, continuation_id=done.id)
 
+    async def ResolveStep(self, request: pb.ResolveStepRequest, caller: Caller) -> pb.ResolveStepResponse:
+        """Mark a plan step as done by the runtime."""
+        _internal(caller)
+        step = (request.step_id.replace("\0", ""), request.step_label.replace("\0", ""))
+        await self._children.resolve_step(_run_id(request.run_id), *step)
+        return pb.ResolveStepResponse()
+
     async def TakeTitle(self, request: pb.TakeTitleRequest, caller: Caller) -> pb.TakeTitleResponse:
         """Take an attempt at an automatic title."""
         _internal(caller)

@@ -26,11 +26,18 @@ def answer_step(child_run_id: str) -> str:
     return f"answer:{child_run_id}"
 
 
-def resolved(plan: Mapping[str, Any], step_id: str, now: int) -> dict[str, Any] | None:
-    """The plan with an open step done by the runtime; None when there is nothing to change. `now` is Unix ms."""
+def resolved(plan: Mapping[str, Any], step_id: str, now: int, label: str | None = None) -> dict[str, Any] | None:
+    """The plan with an open step (of this label, if given) done by the runtime; None when there is nothing to change.
+
+    `now` is Unix milliseconds.
+    """
     steps = [dict(step) for step in plan.get("steps", ())]
     for step in steps:
-        if step.get("id") == step_id and step.get("status") not in _SETTLED:
+        if (
+            step.get("id") == step_id
+            and step.get("status") not in _SETTLED
+            and (label is None or step.get("label") == label)
+        ):
             step["status"], step["resolvedBy"] = "done", "runtime"
             break
     else:

@@ -227,10 +227,16 @@ class ChildStore:
             await self._resolve(tx, locked.session, resolve_step_id)
             return True
 
-    async def _resolve(self, tx: Tx, session: Row, step_id: str) -> None:
+    async def resolve_step(self, run_id: str, step_id: str, label: str) -> None:
+        """Mark the open plan step with this id and label as done by the runtime, if there is one. Raises NotFound."""
+        async with self._outbox.transaction() as tx:
+            locked = await ledger.lock(tx, run_id)
+            await self._resolve(tx, locked.session, step_id, label)
+
+    async def _resolve(self, tx: Tx, session: Row, step_id: str, label: str | None = None) -> None:
         if not step_id or session["plan"] is None:
             return
-        plan = children.resolved(msgspec.json.decode(session["plan"]), step_id, self._now())
+        plan = children.resolved(msgspec.json.decode(session["plan"]), step_id, self._now(), label)
         if plan is None:
             return
         row = await tx.fetchrow(_set_plan, id=session["id"], plan=msgspec.json.encode(plan), now=self._now())
