@@ -204,7 +204,7 @@ AREAS: dict[str, tuple[Rule, ...]] = {
         Rule("SignalRun", Need.WRITER, "Run"),
         Rule("GetRunJournal", Need.READER, "Run"),
     ),
-    "Tool documents": (
+    "Memory files": (
         Rule("ListAgentMemory", Need.READER),
         Rule("ReadAgentMemoryFile", Need.READER),
         Rule("WriteAgentMemoryFile", Need.WRITER),
@@ -215,6 +215,8 @@ AREAS: dict[str, tuple[Rule, ...]] = {
             allowed=Answer(400, "Download URL must use http or https"),
         ),
         Rule("UploadAgentMemoryFileToIpfs", Need.WRITER),
+    ),
+    "Tool documents": (
         Rule("ListAgentTools", Need.READER),
         Rule("SaveAgentTool", Need.WRITER),
         Rule("DeleteAgentTool", Need.WRITER),

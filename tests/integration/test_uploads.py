@@ -116,7 +116,7 @@ async def test_what_is_not_bytes_is_refused_like_nothing(world: World) -> None:
         with refused(400, "Upload size must be a positive integer"):
             await owner.client.call("BeginFileUpload", target={"kind": "session-attachment"} | {
                 "sessionId": session, "name": "a"}, size=size)  # fmt: skip
-    for target in ({"kind": "memory", "agentId": owner.agent, "path": "a.txt"}, {"kind": "nope"}, {}):
+    for target in ({"kind": "Memory"}, {"kind": "nope"}, {}):
         with refused(400, "Unsupported upload target"):
             await owner.client.call("BeginFileUpload", target=target, size=1)
 
