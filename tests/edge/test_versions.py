@@ -82,3 +82,32 @@ async def test_too_old(room: Room) -> None:
     refused = await socket.wait(lambda e: e["_"] == "error")
     assert refused["code"] == "protocol_too_old"
     assert (await room.world.subscribe(socket, room.key, room.session_key))["_"] == "subscribed"
+
+
+@pytest.mark.parametrize(
+    ("started", "shown"),
+    [
+        ({**STARTED, "source": OLD}, {**STARTED, "source": OLD}),
+        (compound(OLD, NEW), {**STARTED, "source": OLD}),
+        (compound(NEW, OLD), None),
+        ({**STARTED, "source": NEW}, None),
+    ],
+)
+async def test_sockets_show_what_started_a_session_alike(
+    room: Room, started: dict[str, Any], shown: dict[str, Any] | None
+) -> None:
+    """In the replay and live, whichever version the other sockets on the same session speak."""
+    room.session.started_by_trigger = json.dumps(started).encode()
+    expected = {None: shown, 1: shown, 2: shown, 3: started, 4: started}
+    sockets = {}
+    for protocol in expected:
+        sockets[protocol] = socket = await room.world.socket()
+        frame = wire.sign_envelope(room.key, {"_": "Subscribe", "key": room.session_key}, protocol=protocol)
+        await socket.ws.send_bytes(frame)
+        await socket.wait(lambda e: e["_"] == "change")
+    room.change(title="live")
+    for protocol, socket in sockets.items():
+        await socket.wait(lambda e: e["_"] == "change" and e["value"].get("title") == "live")
+        changes = [e["value"] for e in socket.of("change")]
+        assert [change.get("startedByTrigger") for change in changes] == [expected[protocol]] * len(changes)
+        assert len(changes) >= 2

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import WSMsgType, web
 
+from libs.protocol import PROTOCOL_VERSION
 from services.edge import metrics
 from services.edge.domain.frames import Frame
 from services.edge.domain.send_queue import Overflow, SendQueue
@@ -37,6 +38,8 @@ class LiveSocket:
         on_dropped: Callable[[LiveSocket, Frame], None],
     ) -> None:
         self.account = ""
+        self.protocol = PROTOCOL_VERSION
+        """Version that its client speaks, as its frames say."""
         self.subscriptions: dict[str, Subscription] = {}
         transport = request.transport
         assert transport is not None
@@ -59,6 +62,8 @@ class LiveSocket:
         """Send soon, in order. Too slow a socket loses partials, then old states, then is closed with 1013."""
         if self._closing is not None:
             return
+        if frame.before is not None:
+            frame = frame.shown_to(self.protocol)
         if not self._writing and not len(self._queue) and self._has_room():
             self._transport.write(frame.data)
             return

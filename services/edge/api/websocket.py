@@ -88,6 +88,7 @@ class WebSockets:
             socket.send(encode.error(TooMany("Too many sockets").message, None))
             socket.close(1013, "Too many sockets", "account")
             return
+        socket.protocol = envelope.protocol
         # Counted while the first subscription is still being made, or many at once would all fit.
         self._tracker.bind(socket, envelope.account)
         try:

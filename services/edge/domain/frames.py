@@ -23,15 +23,29 @@ class Kind(Enum):
 class Frame:
     """A text frame as it goes over the wire.
 
-    `slot` names what a CHANGE is about, or the (key, partial id) whose text a PARTIAL is part of.
+    `slot` names what a CHANGE is about, or the (key, partial id) whose text a PARTIAL is part of. `before`: a version of
+    the protocol, and what clients of earlier ones get instead.
     """
 
-    __slots__ = ("data", "kind", "slot")
+    __slots__ = ("before", "data", "kind", "slot")
 
-    def __init__(self, payload: bytes, kind: Kind = Kind.DURABLE, slot: Hashable = None) -> None:
+    def __init__(
+        self,
+        payload: bytes,
+        kind: Kind = Kind.DURABLE,
+        slot: Hashable = None,
+        before: tuple[int, bytes] | None = None,
+    ) -> None:
         self.data = text_frame(payload)
         self.kind = kind
         self.slot = slot
+        self.before = (before[0], Frame(before[1], kind, slot)) if before is not None else None
+
+    def shown_to(self, protocol: int) -> Frame:
+        """The frame for a client of this version."""
+        if self.before is None or protocol >= self.before[0]:
+            return self
+        return self.before[1]
 
 
 def text_frame(payload: bytes) -> bytes:

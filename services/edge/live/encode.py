@@ -11,9 +11,11 @@ from seed.runs.v1 import runs_pb2
 from seed.sessions.v1 import types_pb2
 
 from libs.protocol import ws, ws_json
+from libs.protocol.versions import COMPOUND_TRIGGER_PROTOCOL
 from services.edge.api import views
 from services.edge.domain.frames import Frame, Kind
 from services.edge.domain.session_stream import Append, Change, Partial
+from services.edge.domain.shims import session_for
 
 
 def connected(now_ms: int) -> Frame:
@@ -47,8 +49,14 @@ def session_append(e: types_pb2.SessionEvent) -> Append:
 def session_change(s: types_pb2.Session) -> Change:
     """The state of a session."""
     key = f"sessions/{s.id}"
-    frame = Frame(ws_json(ws.WsSessionChange(key=key, value=views.session(s, views.SPLICED))), Kind.CHANGE, key)
-    return Change(s.version, frame)
+    payload = ws_json(ws.WsSessionChange(key=key, value=views.session(s, views.SPLICED)))
+    before = None
+    if s.started_by_trigger:
+        whole = views.session(s, views.DECODED)
+        shown = session_for(COMPOUND_TRIGGER_PROTOCOL - 1, whole)
+        if shown is not whole:
+            before = (COMPOUND_TRIGGER_PROTOCOL, ws_json(ws.WsSessionChange(key=key, value=shown)))
+    return Change(s.version, Frame(payload, Kind.CHANGE, key, before))
 
 
 def session_piece(session_id: str, partial_id: str, text: str) -> Frame:
