@@ -118,7 +118,7 @@ async def verbs(backends: Backends) -> AsyncIterator[Verbs]:
 
 async def test_a_model_that_sees_is_shown_an_image_once(backends: Backends, verbs: Verbs) -> None:
     backends.attachments["i"] = ("image/png", b"\x89PNG and so on")
-    space = Space(verbs, replace(ACTOR, sees_images=True), [])
+    space = Space(verbs, lambda: replace(ACTOR, sees_images=True), [])
     value = await space.execute("read", {"address": "attachment:i"})
     assert value["shownAsImage"] is True and "content" not in value
     [shown] = space.shown()
@@ -167,7 +167,7 @@ async def test_of_a_long_file_the_beginning_is_told(backends: Backends, verbs: V
 async def test_callables_run_for_whom_they_are_granted(verbs: Verbs) -> None:
     name, contract = next(iter(CALLABLES.items()))
     given = dict.fromkeys(contract.input.get("required", ()), "text")
-    space = Space(verbs, ACTOR, [])
+    space = Space(verbs, lambda: ACTOR, [])
     before = [spec.name for spec in space.specs]
     assert before[:3] == ["read", "write", "call"] and not space.has(name)
     value = await space.execute("call", {"tool": f" {name} ", "input": given})

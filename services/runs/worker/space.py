@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import msgspec
@@ -10,6 +11,7 @@ from seed.sessions.v1 import turns_pb2
 
 from libs import wire
 from libs.protocol.models import sees_images
+from libs.protocol.tools import CALLABLES
 from services.runs.domain import grants
 from services.runs.domain.transcript import LogEvent
 from services.runs.providers.contract import ImagePart, Message, ModelConfig, TextPart, ToolSpec, UserMessage
@@ -18,30 +20,41 @@ from services.runs.verbs.dispatch import NAMES, Verbs
 
 
 class Space:
-    """Executes `read`, `write`, `call` and promoted callables for `actor`, whose log shows what it has looked at."""
+    """Executes `read`, `write`, `call` and promoted callables for an actor, whose log shows what it has looked at.
 
-    def __init__(self, verbs: Verbs, actor: Actor, events: Sequence[LogEvent]) -> None:
-        self._verbs, self._actor = verbs, actor
-        self._promoted = dict.fromkeys(grants.promoted(events, actor.callables))
+    `actor` is asked for when it is needed: most turns use no verb, and need not read the definition.
+    """
+
+    def __init__(self, verbs: Verbs, actor: Callable[[], Actor], events: Sequence[LogEvent]) -> None:
+        self._verbs, self._make_actor = verbs, actor
+        looked_at = grants.promoted(events, CALLABLES)
+        self._promoted = dict.fromkeys(name for name in looked_at if name in self._actor.callables)
         self._images: list[TextPart | ImagePart] = []
+
+    @cached_property
+    def _actor(self) -> Actor:
+        return self._make_actor()
 
     @classmethod
     def of_turn(
         cls, verbs: Verbs, begin: turns_pb2.BeginTurnResponse, model: ModelConfig, events: Sequence[LogEvent]
     ) -> Self:
         """What the turn's definition grants, narrowed by the delegation that it works under."""
-        definition: Any = wire.decode(begin.definition) if begin.definition else {}
-        spec: Any = msgspec.json.decode(begin.spec) if begin.spec else {}
-        tools, asked = definition.get("tools"), spec.get("tools")
-        actor = Actor(
-            owner=begin.session.account,
-            agent_id=begin.session.agent_id,
-            session_id=begin.session.id,
-            definition=definition,
-            callables=grants.callables(tools, asked),
-            publishes=grants.publishes(tools, asked),
-            sees_images=sees_images(model.provider_type, model.model),
-        )
+
+        def actor() -> Actor:
+            definition: Any = wire.decode(begin.definition) if begin.definition else {}
+            spec: Any = msgspec.json.decode(begin.spec) if begin.spec else {}
+            tools, asked = definition.get("tools"), spec.get("tools")
+            return Actor(
+                owner=begin.session.account,
+                agent_id=begin.session.agent_id,
+                session_id=begin.session.id,
+                definition=definition,
+                callables=grants.callables(tools, asked),
+                publishes=grants.publishes(tools, asked),
+                sees_images=sees_images(model.provider_type, model.model),
+            )
+
         return cls(verbs, actor, events)
 
     @property
