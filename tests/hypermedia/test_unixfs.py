@@ -6,8 +6,8 @@ import pytest
 from multiformats import CID
 
 from libs import wire
-from libs.hypermedia import file_blobs, ipfs_url
-from libs.hypermedia.unixfs import CHUNK_BYTES
+from libs.hypermedia import FileTree, file_blobs, ipfs_url
+from libs.hypermedia.unixfs import CHUNK_BYTES, LINKS
 
 
 def fields(data: bytes) -> list[tuple[int, bytes | int]]:
@@ -64,3 +64,22 @@ def test_a_large_file_is_leaves_below_one_node() -> None:
 def test_a_block_that_repeats_is_published_once() -> None:
     blobs = file_blobs(bytes(3 * CHUNK_BYTES))
     assert len(blobs) == 2 and len(fields(blobs[-1].data)) == 4
+
+
+def test_more_leaves_than_one_node_holds_are_two_levels_below_the_root() -> None:
+    tree = FileTree()
+    chunks = [number.to_bytes(2, "big") for number in range(LINKS + 3)]
+    leaves = [tree.leaf(chunk) for chunk in chunks]
+    first, second, root = tree.nodes()
+    assert [len(fields(node.data)) - 1 for node in (first, second, root)] == [LINKS, 3, 2]
+    above = [fields(link) for _, link in fields(root.data)[:-1] if isinstance(link, bytes)]
+    totals = [len(node.data) + 2 * count for node, count in ((first, LINKS), (second, 3))]
+    assert above == [[(1, node.cid), (2, b""), (3, total)] for node, total in zip((first, second), totals, strict=True)]
+    (_, unixfs) = fields(root.data)[-1]
+    assert isinstance(unixfs, bytes)
+    assert fields(unixfs)[1:] == [(3, 2 * len(chunks)), (4, 2 * LINKS), (4, 6)]
+    assert fields(second.data)[0][1] == wire_link(leaves[LINKS].cid, 2)
+
+
+def wire_link(cid: bytes, size: int) -> bytes:
+    return b"\x0a" + bytes([len(cid)]) + cid + b"\x12\x00\x18" + bytes([size])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -13,10 +12,6 @@ from libs.errors import NotFound, TooLarge
 from libs.events import account_hint
 from libs.protocol import limits
 from libs.protocol.tools import Contract
-from libs.stack import Stores
-from libs.stack.keys import Keys
-from libs.stack.layout import role_of, role_url
-from libs.stack.prepare import prepare
 from libs.store import Database, Outbox, Row
 from services.memory.domain import tools as rules
 from services.memory.store.drops import DropStore
@@ -49,21 +44,6 @@ class House:
     async def save(self, name: str, previous: str | None = None, **change: str) -> Row:
         draft = rules.authored(name, {**FIELDS, **change})
         return await self.store().save(OWNER, self.agent, name, previous, draft)
-
-
-@pytest.fixture(scope="module")
-def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder: Path = tmp_path_factory.mktemp("tool-rows")
-    keys = Keys(folder)
-    stores = Stores(folder, keys, folder, redis_url="redis://unused")
-    stores.start()
-    try:
-        passwords = keys.role_passwords(["memory"])
-        asyncio.run(prepare(stores.database_url, passwords, ["memory"]))
-        role = role_of("memory")
-        yield role_url(stores.database_url, role, passwords[role])
-    finally:
-        stores.stop(1)
 
 
 @pytest.fixture
