@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from libs import egress
 from libs.hypermedia.server import AskFailed, HypermediaServer
+from libs.protocol.limits import MIB
 
 _TIMEOUTS: Final = egress.Timeouts(connect_s=5.0, read_s=20.0, total_s=20.0)
-_PAGE_BYTES: Final = 32 * 1024 * 1024
+_PAGE_BYTES: Final = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from services.triggers.store.feeds import FeedStore, Lease, LeaseLost
 log = telemetry.get_logger("triggers")
 
 POLL_SECONDS: Final = 60.0
-_POLLS: Final = 32
+_POLLS: Final = 16
 _CARRIERS: Final = 16
 _LONGEST_PAUSE_S: Final = 0.5
 
@@ -138,11 +138,11 @@ class ActivityMonitor:
             log.warning("feed not released", error=e.message)
 
     async def _read(self, lease: Lease) -> None:
-        fetched, seen = await self._fetch(lease)
+        unseen = await self._fetch(lease)
         if lease.begun:
-            plan = later_poll(fetched, seen.__contains__)
+            plan = later_poll(unseen)
         else:
-            plan = first_poll(fetched, await self._feeds.since(lease.account), seen.__contains__)
+            plan = first_poll(unseen, await self._feeds.since(lease.account))
             await self._feeds.baseline(lease, plan.baseline)
         for event in plan.due:
             firings = await self._activity.handle(lease, event)
@@ -155,22 +155,23 @@ class ActivityMonitor:
         if plan.baseline or plan.due:
             await self._feeds.forget(lease)
 
-    async def _fetch(self, lease: Lease) -> tuple[list[Keyed], set[str]]:
-        """What the feed holds, newest first, and the keys of it that were handled before."""
-        events: list[Activity] = []
-        seen: set[str] = set()
+    async def _fetch(self, lease: Lease) -> list[Keyed]:
+        """What the feed holds and was not handled before, newest first."""
+        unseen: dict[str, Keyed] = {}
         token = ""
         for _ in range(self._pace.max_pages):
             await self._feeds.renew(lease, self._pace.lease_ms)
             page = await self._feed.page(lease.account, self._pace.page_size, token)
-            new = [Activity(event) for event in page.events]
-            events += new
+            events = keyed(map(Activity, page.events))
             token = page.next_token
-            known = await self._feeds.seen(lease.account, [each.key for each in keyed(new)])
-            seen.update(known)
-            if not token or (known and lease.begun):
+            seen = await self._feeds.seen(lease.account, [event.key for event in events])
+            # Events may be large, and most of them are known: only the others are kept in memory.
+            for event in events:
+                if event.key not in seen:
+                    unseen.setdefault(event.key, event)
+            if not token or (seen and lease.begun):
                 break
-        return keyed(events), seen
+        return list(unseen.values())
 
     async def _carry(self, firing: Row) -> None:
         async with self._carriers:

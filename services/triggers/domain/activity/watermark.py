@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from services.triggers.domain.activity.keys import event_key
@@ -37,21 +37,20 @@ def keyed(events: Iterable[Activity]) -> list[Keyed]:
     return list(found.values())
 
 
-def first_poll(fetched: Sequence[Keyed], since_ms: int | None, seen: Callable[[str], bool]) -> Plan:
+def first_poll(unseen: Sequence[Keyed], since_ms: int | None) -> Plan:
     """A feed that was never read to an end: events from before `since_ms` (None: all), or without a time, are old.
 
-    What is due is not in the baseline. A first poll that dies is done again, then with what it has `seen`; until it has
+    What is due is not in the baseline. A first poll that dies is done again, with what is unseen then; until it has
     ended a seen event must not end the fetching, for what is due may be below what is old.
     """
-    new = [each for each in fetched if not seen(each.key)]
-    due = [each for each in new if since_ms is not None and (event_time(each.activity) or -1) >= since_ms]
+    due = [each for each in unseen if since_ms is not None and (event_time(each.activity) or -1) >= since_ms]
     waiting = {each.key for each in due}
-    return Plan(tuple(each.key for each in new if each.key not in waiting), tuple(reversed(due)))
+    return Plan(tuple(each.key for each in unseen if each.key not in waiting), tuple(reversed(due)))
 
 
-def later_poll(fetched: Sequence[Keyed], seen: Callable[[str], bool]) -> Plan:
+def later_poll(unseen: Sequence[Keyed]) -> Plan:
     """A feed that was read before: whatever is not seen is new, whenever it was made."""
-    return Plan((), tuple(each for each in reversed(fetched) if not seen(each.key)))
+    return Plan((), tuple(reversed(unseen)))
 
 
 def capacity_of(page_size: int, max_pages: int) -> int:
