@@ -19,6 +19,7 @@ def _messages(history: History) -> Iterator[str]:
     """An acknowledged message stands in the log once; no request acts twice; its answer is an answer to it."""
     sessions = {session.id: session for session in history.sessions}
     sent = {one.tag for one in history.sent}
+    parked = {turn.parent for session in history.sessions for turn in session.turns if turn.call}
     for one in history.sent:
         session = sessions.get(one.session)
         if session is None:
@@ -32,6 +33,8 @@ def _messages(history: History) -> Iterator[str]:
                 yield f"{one.tag}: acknowledged ({one.outcome}), but not in the log"
             elif one.outcome == "ok" and one.answer:
                 yield from _answer(one.tag, one.answer, stored[0], session)
+            elif one.outcome == "ok":
+                yield from _no_answer(one.tag, stored[0], session, parked)
         else:
             yield f"{one.tag}: was not acknowledged: {one.outcome}"
     for session in history.sessions:
@@ -54,6 +57,15 @@ def _answer(tag: str, answer: str, message: Event, session: Session) -> Iterator
         yield f"{tag}: was answered with event {answer}, which is no assistant message"
     elif event.run not in {turn.run for turn in session.turns if message.id in turn.messages}:
         yield f"{tag}: was answered with event {answer}, which answers something else"
+
+
+def _no_answer(tag: str, message: Event, session: Session, parked: set[str]) -> Iterator[str]:
+    """Acknowledged without an event: only for a turn that stood behind another, parked, or was stopped unbegun."""
+    turns = [turn for turn in session.turns if message.id in turn.messages]
+    # After a failure the message may have been sent again while another turn was live.
+    if len(turns) > 1 or any(t.behind or t.run in parked or (t.status, t.answer) == ("canceled", "") for t in turns):
+        return
+    yield f"{tag}: was acknowledged without an answer, though its turn was waited for"
 
 
 def _logs(history: History) -> Iterator[str]:

@@ -65,6 +65,8 @@ class Turn:
     status: str = "succeeded"
     answer: str = ""
     retry: bool = False
+    behind: bool = False
+    """Whether another turn was live when this one was opened: its sender is not waited for."""
     parent: str = ""
     call: str = ""
     finished_at: int = 0

@@ -207,6 +207,7 @@ def _turn(row: asyncpg.Record) -> Turn:
         status=row["status"],
         answer=row["assistant_event_id"],
         retry=row["retry"],
+        behind=row["queued_behind"],
         parent=row["parent_run_id"],
         call=row["parent_tool_call_id"],
         finished_at=row["finished_at"] or 0,

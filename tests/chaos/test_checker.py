@@ -96,6 +96,15 @@ def test_a_good_history_holds() -> None:
     assert violations(good()) == []
 
 
+@pytest.mark.parametrize("change", [{"behind": True}, {"status": "canceled", "answer": ""}])
+def test_who_need_not_be_given_an_answer(change: dict[str, Any]) -> None:
+    history = good()
+    history.sent[0].answer = ""
+    for name, value in change.items():
+        setattr(turn(history, "R1"), name, value)
+    assert not [found for found in violations(history) if found.startswith("m-1: was acknowledged")]
+
+
 def event(history: History, name: str) -> Event:
     return next(e for session in history.sessions for e in session.events if e.id == name)
 
@@ -142,6 +151,7 @@ def in_place(history: History, name: str, **fields: Any) -> None:
 
 Breaking = Callable[[History], object]
 WRONG: dict[str, tuple[Breaking, str]] = {
+    "acknowledged without an answer": (lambda h: setattr(h.sent[0], "answer", ""), "m-1: was acknowledged without an"),
     "acknowledged, not stored": (lambda h: h.sent.append(Sent("m-9", "S1", "ok")), "m-9: acknowledged (ok), but not"),
     "failed, not stored": (lambda h: h.sent.append(Sent("m-9", "S1", "failed")), "m-9: acknowledged (failed), but not"),
     "never acknowledged": (lambda h: setattr(h.sent[0], "outcome", "500 oops"), "m-1: was not acknowledged: 500 oops"),

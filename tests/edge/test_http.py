@@ -296,9 +296,17 @@ async def test_many_mutating_requests_at_once(world: World) -> None:
     assert {a[0] for a in answers} == {200} and len(world.secrets.seen) == 150
 
 
-async def test_stopping_lets_waiting_callers_go(world: World) -> None:
+async def test_stopping_sends_waiting_callers_to_another_edge(world: World) -> None:
     key, session = conversation(world)
-    waiting = asyncio.create_task(world.act(key, "MessageSession", sessionId=session.id, content=TEXT))
+    body = wire.sign_envelope(key, {"_": "MessageSession", "sessionId": session.id, "content": TEXT})
+
+    async def send() -> tuple[int, str, Any]:
+        headers = {"content-type": "application/cbor"}
+        async with world.http.post(f"{world.url}/api/message", data=body, headers=headers) as r:
+            return r.status, r.headers.get("Retry-After", ""), wire.decode(await r.read())
+
+    waiting = asyncio.create_task(send())
     await until(lambda: world.runs.started)
     await world.edge.stop()
-    assert (await waiting)[1]["assistantEventId"] == ""
+    status, after, answer = await waiting
+    assert (status, after) == (503, "1") and "send the request again" in answer["message"]

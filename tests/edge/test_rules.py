@@ -201,8 +201,19 @@ async def test_the_end_of_waiting() -> None:
 
     waits = TurnWaits(ask)
     assert await waits.wait("r", 0.01, nothing) is None
+    begun = asyncio.Event()
+
+    async def begin() -> None:
+        begun.set()
+
+    waiting = asyncio.create_task(waits.wait("r", 5, begin))
+    await begun.wait()
     waits.close()
-    assert await waits.wait("r", 5, nothing) is None
+    for who in (waiting, waits.wait("r", 5, nothing)):
+        with pytest.raises(Unavailable) as refused:
+            await who
+        assert refused.value.retry_after_s
+    assert not waits._waiting
 
 
 @pytest.mark.parametrize(

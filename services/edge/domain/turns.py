@@ -51,7 +51,7 @@ class TurnWaits:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._waiting: dict[str, set[asyncio.Future[Outcome | None]]] = {}
+        self._waiting: dict[str, set[asyncio.Future[Outcome]]] = {}
         self._hurry = asyncio.Event()
         self._closing = False
 
@@ -67,20 +67,25 @@ class TurnWaits:
         hurry.set()
 
     def close(self) -> None:
-        """Let everybody go without an outcome, and whoever comes later."""
+        """Let everybody go, and whoever comes later: the same request is to be sent again, to another edge."""
         self._closing = True
         for futures in self._waiting.values():
             for future in futures:
                 if not future.done():
-                    future.set_result(None)
+                    future.set_exception(_stopping())
 
     async def wait(self, run_id: str, timeout_s: float, begin: Callable[[], Awaitable[None]]) -> Outcome | None:
-        """Call `begin`, which starts the turn, and wait for its outcome; None when it has none within `timeout_s`."""
+        """Call `begin`, which starts the turn, and wait for its outcome; None when it has none within `timeout_s`.
+
+        Raises Unavailable when this edge stops before.
+        """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcome | None] = loop.create_future()
+        future: asyncio.Future[Outcome] = loop.create_future()
+        # Who has gone meanwhile leaves a refusal that nobody reads.
+        future.add_done_callback(_read)
         self._waiting.setdefault(run_id, set()).add(future)
         if self._closing:
-            future.set_result(None)
+            future.set_exception(_stopping())
         try:
             await begin()
             end = loop.time() + timeout_s
@@ -99,7 +104,7 @@ class TurnWaits:
             if not waiting:
                 del self._waiting[run_id]
 
-    async def _news(self, future: asyncio.Future[Outcome | None], pause_s: float) -> bool:
+    async def _news(self, future: asyncio.Future[Outcome], pause_s: float) -> bool:
         hurry = asyncio.ensure_future(self._hurry.wait())
         try:
             await asyncio.wait((future, hurry), timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
@@ -113,3 +118,12 @@ class TurnWaits:
         except SeedError:
             # Away, or the run is not there yet: sessions starts the turn of every saved message sooner or later.
             return None
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("This server is being restarted, send the request again", retry_after_s=1)
+
+
+def _read(future: asyncio.Future[Outcome]) -> None:
+    if not future.cancelled():
+        future.exception()
