@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets as random
 import uuid
 
 from seed.triggers.v1 import triggers_pb2
@@ -47,7 +46,7 @@ _READING = Timeouts(connect_s=3.0, read_s=5.0, total_s=5.0)
 
 
 def _new_id() -> str:
-    return random.token_urlsafe(6)
+    return str(uuid.uuid4())
 
 
 async def serve(role: str, settings: TriggersSettings, stop: asyncio.Event) -> None:
@@ -84,7 +83,7 @@ async def serve(role: str, settings: TriggersSettings, stop: asyncio.Event) -> N
             dispatch.forget,
             webhooks=settings.webhooks,
         )
-        combining = CombineStore(outbox, lambda: str(uuid.uuid4()), now=now_ms)
+        combining = CombineStore(outbox, _new_id, now=now_ms)
         # Each serves the calls that it has.
         for servicer in (api, ActivityApi(access, rules, triggers, combining, feed)):
             server.add(triggers_pb2.DESCRIPTOR.services_by_name["TriggersService"], servicer)
