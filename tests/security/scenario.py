@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import threading
@@ -59,21 +60,33 @@ class Handed:
 
 
 @contextmanager
-def token_endpoint(handed: Handed) -> Iterator[str]:
-    """Gives the tokens for the code, and repeats in its refusals what it was asked with."""
+def openai(handed: Handed) -> Iterator[str]:
+    """Gives the tokens for the code at `/token`, and refuses all else, each time with what it was asked with.
+
+    Below `/codex` a model is asked: the first request is no good, then no token is.
+    """
+    refusals = iter((400, *[401] * 100))
 
     class Endpoint(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            sent = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            if self.path.startswith("/codex"):
+                echo = {"error": {"message": f"{self.headers['Authorization']} {handed.message.text} {sent[:200]}"}}
+                self._answer(next(refusals), echo)
+                return
+            form = parse_qs(sent)
             good = form.get("code") == [handed.code.text]
             tokens = {
-                "access_token": handed.access.text,
+                "access_token": f"head.{_claims()}.{handed.access.text}",
                 "refresh_token": handed.refresh.text,
                 "expires_in": 3600,
             }
             refusal = {"error": "invalid_grant", "error_description": f"no such code: {form} {handed.code.text}"}
-            body = json.dumps(tokens if good else refusal).encode()
-            self.send_response(200 if good else 400)
+            self._answer(200 if good else 400, tokens if good else refusal)
+
+        def _answer(self, status: int, said: dict[str, Any]) -> None:
+            body = json.dumps(said).encode()
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -85,9 +98,14 @@ def token_endpoint(handed: Handed) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/token"
+        yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+def _claims() -> str:
+    claims = {"https://api.openai.com/auth": {"chatgpt_account_id": "acc-1"}}
+    return base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
 
 
 class Scenario:
@@ -220,6 +238,19 @@ class Scenario:
         config = ModelProviderConfig(type="openai", auth_mode="subscription", secret_refs=secrets)
         await client.set_provider("chatgpt", config)
         await client.call("ListProviderModels", provider="chatgpt")
+        definition = AgentDefinition(
+            name="Agent", system_prompt=h.prompt.text, model_provider="chatgpt", model="gpt-5.5", signing_keys=[]
+        )
+        agent = await client.create_agent(definition)
+        assert await self._chatgpt() == "ok"
+        for _ in range(3):
+            session = await client.create_session(agent)
+            await self._refused("MessageSession", sessionId=session, content=text(h.message.text))
+        assert await self._chatgpt() == "needs-login"
+
+    async def _chatgpt(self) -> str:
+        providers = (await self.client.call("ListModelProviders")).providers
+        return next(str(provider.auth_status) for provider in providers if provider.name == "chatgpt")
 
     async def _signed_in(self, login: str) -> bool:
         seen = await self.client.call("GetProviderOAuthStatus", loginId=login)

@@ -13,11 +13,11 @@ import pytest
 
 from libs.stack import Stack
 from libs.stack.keys import Keys
-from libs.stack.layout import DATABASE_SERVICES
+from libs.stack.layout import DATABASE_SERVICES, SERVICE_PROCESSES
 from libs.stack.scripted import ScriptedProvider
 from tests.security import places
 from tests.security.markers import Marker, found_in
-from tests.security.scenario import Handed, Scenario, token_endpoint
+from tests.security.scenario import Handed, Scenario, openai
 from tests.support.kit import World, until
 
 
@@ -40,7 +40,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
 
 async def _play(folders: pytest.TempPathFactory) -> Left:
     handed = Handed()
-    with token_endpoint(handed) as tokens:
+    with openai(handed) as vendor:
         async with ScriptedProvider() as provider:
             first = _metrics_ports()
             env = {
@@ -48,7 +48,8 @@ async def _play(folders: pytest.TempPathFactory) -> Left:
                 "SEED_AGENTS_METRICS_PORT": str(first),
                 "SEED_AGENTS_SESSION_TITLE_GENERATION": "true",
                 "SEED_AGENTS_SUBSCRIPTION_AUTH": "true",
-                "SEED_AGENTS_OAUTH_TOKEN_URL": tokens,
+                "SEED_AGENTS_OAUTH_TOKEN_URL": f"{vendor}/token",
+                "SEED_AGENTS_CHATGPT_URL": f"{vendor}/codex",
                 "SEED_AGENTS_PROVIDER_VENDOR_URLS": json.dumps({"google": provider.url}),
                 "SEED_AGENTS_RATE_LIMITS": "false",
             }
@@ -57,7 +58,7 @@ async def _play(folders: pytest.TempPathFactory) -> Left:
                     scenario = Scenario(stack, world, provider, handed)
                     await scenario.play()
                     await until(lambda: places.outboxes_empty(stack), 60.0, "all news passed on")
-                shown = await places.metrics(range(first, first + 5))
+                shown = await places.metrics(range(first, first + len(SERVICE_PROCESSES)))
                 held = await places.valkey(stack) | await places.database(stack) | shown
                 house = _house(stack)
             # The stores have written everything down now.
@@ -66,17 +67,18 @@ async def _play(folders: pytest.TempPathFactory) -> Left:
 
 
 def _metrics_ports() -> int:
-    """The first of five ports in a row that are free, below those that the system gives away."""
-    for first in range(20_000, 30_000, 5):
+    """The first of some ports in a row that are free, below those that the system gives away."""
+    count = len(SERVICE_PROCESSES)
+    for first in range(20_000, 30_000, count):
         with ExitStack() as held:
             try:
-                for port in range(first, first + 5):
+                for port in range(first, first + len(SERVICE_PROCESSES)):
                     listener = held.enter_context(socket.socket())
                     listener.bind(("127.0.0.1", port))
             except OSError:
                 continue
             return first
-    raise AssertionError("no five ports in a row are free")
+    raise AssertionError("no ports in a row are free")
 
 
 def _house(stack: Stack) -> list[Marker]:

@@ -23,8 +23,8 @@ class Kind(Enum):
 class Frame:
     """A text frame as it goes over the wire.
 
-    `slot` names what a CHANGE is about, or the (key, partial id) whose text a PARTIAL is part of. `before`: a version of
-    the protocol, and what clients of earlier ones get instead.
+    `slot` names what a CHANGE is about, or the (key, partial id) whose text a PARTIAL is part of. `before`: a version
+    of the protocol, and what clients of earlier ones get instead.
     """
 
     __slots__ = ("before", "data", "kind", "slot")
