@@ -144,7 +144,11 @@ class ActivityMonitor:
         else:
             plan = first_poll(unseen, await self._feeds.since(lease.account))
             await self._feeds.baseline(lease, plan.baseline)
+        renewed = time.monotonic()
         for event in plan.due:
+            if time.monotonic() - renewed >= self._pace.lease_ms / 3000:
+                renewed = time.monotonic()
+                await self._feeds.renew(lease, self._pace.lease_ms)
             firings = await self._activity.handle(lease, event)
             metrics.EVENTS.inc()
             metrics.ACTIVITY_FIRINGS.inc(len(firings))
