@@ -27,6 +27,8 @@ from seed.sessions.v1 import (
     sessions_pb2_grpc,
     threads_pb2,
     threads_pb2_grpc,
+    triggered_pb2,
+    triggered_pb2_grpc,
     turns_pb2,
     turns_pb2_grpc,
     user_actions_pb2,
@@ -51,6 +53,7 @@ _SERVICES = (
     (sessions_pb2, sessions_pb2_grpc.SessionsServiceStub),
     (turns_pb2, turns_pb2_grpc.TurnsServiceStub),
     (threads_pb2, threads_pb2_grpc.ThreadsServiceStub),
+    (triggered_pb2, triggered_pb2_grpc.TriggeredServiceStub),
     (user_actions_pb2, user_actions_pb2_grpc.UserActionsServiceStub),
 )
 
