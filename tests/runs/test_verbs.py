@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 from seed.memory.v1 import memory_pb2, tools_pb2
 from seed.sessions.v1 import attachments_pb2
 
-from libs import wire
+from libs import signatures, wire
 from libs.errors import NotFound
 from libs.protocol import limits
 from libs.protocol.tools import CALLABLES
@@ -204,6 +205,15 @@ async def test_a_turn_outlives_a_service_that_is_away(shop: Workshop) -> None:
     assert result["error"] == "The memory service is not available, try again" and answer["content"] == "It is away."
     [_, second] = shop.provider.requests
     assert json.dumps(second["messages"][-1]).count("not available") == 1
+
+
+def test_a_signed_call_goes_on_to_another_service() -> None:
+    def described() -> str:
+        value = signatures.header(b"s" * 64, 7)
+        signatures.bind(value, OWNER)
+        return signatures.forwarded() if signatures.forwarded() == value else ""
+
+    assert signatures.forwarded() == "" and contextvars.copy_context().run(described)
 
 
 def test_a_thread_as_text() -> None:

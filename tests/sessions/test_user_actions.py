@@ -88,6 +88,10 @@ async def test_who_may_and_in_which_order_it_is_refused(world: World) -> None:
     await world.client("runs-api", owner.id).fails(
         404, "Session not found", "BeginUserAction", session_id=NIL, verb="read", input=b"{}"
     )
+    large = b'"' + b"x" * (1 << 20) + b'"'
+    await world.client("runs-api", writer.id).fails(
+        400, "Tool input is too large", "BeginUserAction", session_id=session, verb="write", input=large
+    )
     await owner.fails(403, "This call is internal", "BeginUserAction", session_id=session, verb="read", input=b"{}")
     await world.answer(turn)
     action = await begin(world, writer.id, session)

@@ -22,7 +22,7 @@ from services.sessions.domain.space import Space, ToolLine
 
 log = telemetry.get_logger("sessions")
 
-KEPT = 50_000
+KEPT = 10_000
 """Agents whose Space is remembered."""
 FRESH_MS = 600_000
 """How long one is believed while nobody says otherwise."""

@@ -8,6 +8,7 @@ from libs.rpc import Caller
 from services.sessions.api.decoding import only
 from services.sessions.domain import access
 from services.sessions.domain.ids import named
+from services.sessions.domain.user_actions import check_input
 from services.sessions.store.access import AccessStore
 from services.sessions.store.user_actions import UserActionStore
 
@@ -23,6 +24,7 @@ class UserActionsApi:
         only(caller, "runs-api")
         session_id = named(request.session_id, "Session ID", "Session")
         await self._access.session(caller.account, session_id, access.WRITER)
+        check_input(request.input)
         action = await self._actions.begin(session_id, request.verb, request.input)
         return pb.BeginUserActionResponse(
             tool_call_id=action.tool_call_id,

@@ -41,8 +41,8 @@ _MEMORY = """\
 
 The files in `~/memory/` are yours in every conversation. Look there first for what you may have known before, and \
 keep there what will be needed again: small text files, one subject each. A write replaces a file as a whole, so give \
-all of its text. With options fromUrl a write stores what is at a web address. What people attach belongs to one conversation \
-and is not in your memory, unless you store it there with options fromAttachment."""
+all of its text. With options fromUrl a write stores what is at a web address. What people attach belongs to one \
+conversation and is not in your memory, unless you store it there with options fromAttachment."""
 
 _USER_ACTIONS = """\
 # What people do themselves

@@ -6,16 +6,26 @@ import uuid
 
 import msgspec
 
+from libs.errors import Invalid
 from libs.protocol import json_bytes
+from libs.protocol.limits import MIB
 
 USER = "user"
 TURN_LIVE = "The agent is working in this thread right now; wait for its turn to finish"
 ACTION_RUNNING = "A user tool action is still running in this thread; wait for it to finish"
 RESULT_STEP = "result"
+INPUT_BYTES = MIB
+"""Most bytes of an input as JSON: every turn of the session reads it again. Larger files are uploaded."""
 _GIVEN_UP = (
     "What executed this action was interrupted before its result was stored. Whether it had any effect is unknown: "
     "look at the state of things before you do it again."
 )
+
+
+def check_input(given: bytes) -> None:
+    """Let pass an input (JSON). Raises Invalid."""
+    if len(given) > INPUT_BYTES:
+        raise Invalid("Tool input is too large")
 
 
 def call_id() -> str:
