@@ -39,6 +39,7 @@ class RunLife(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.db = Database(self.url, size=2)
         self.store = Store(self.db, Clock())
+        self.claimed: dict[str, Row] = {}
         self.seen: dict[str, runs_pb2.Run] = {}
         self.detached: set[str] = set()
         self.canceled: set[str] = set()
@@ -81,6 +82,7 @@ class RunLife(RuleBasedStateMachine):
         rows = self.wait(self.store.queue.claim(worker, slots))
         assert len(rows) <= slots
         for row in rows:
+            self.claimed[row["id"]] = row
             old = before[row["id"]]
             assert (old["status"], old["attempt"] + 1) == ("queued", row["attempt"])
             assert old["not_before"] <= self.store.clock.ms and row["worker"] == worker
@@ -103,11 +105,13 @@ class RunLife(RuleBasedStateMachine):
         assert self.wait(self.store.queue.expire()) == len(due)
 
     @precondition(lambda self: self.seen)
-    @rule(data=st.data(), lag=LAG, status=st.sampled_from(TERMINAL))
-    def complete(self, data: st.DataObject, lag: int, status: str) -> None:
+    @rule(data=st.data(), lag=LAG, status=st.sampled_from(TERMINAL), alone=st.booleans())
+    def complete(self, data: st.DataObject, lag: int, status: str, alone: bool) -> None:
         run_id = self.pick(data)
         before = self.row(run_id)
-        done = self.wait(self.store.queue.complete(run_id, before["attempt"] - lag, Ending(status)))
+        # What was claimed may be out of date, or another attempt's.
+        seen = None if alone else self.claimed.get(run_id)
+        done = self.wait(self.store.queue.complete(run_id, before["attempt"] - lag, Ending(status), seen=seen))
         if lag == 0 and before["status"] == "running":
             assert done is not None and done["status"] == status
         else:

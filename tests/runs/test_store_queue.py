@@ -6,6 +6,8 @@ import msgspec
 import pytest
 from seed.events.v1 import events_pb2
 
+from services.runs.domain.usage import usage_json
+from services.runs.providers.contract import Usage
 from services.runs.store.queue import Ending
 from services.runs.store.rows import outcome_of, run_of
 from tests.runs.house import AGENT, LEASE_MS, OWNER, Store, new_id, turn
@@ -279,3 +281,49 @@ async def test_listings(store: Store) -> None:
     assert await ids("session", "s1", "queued", 1) == [first]
     assert await ids("session", "s1", "no such status") == []
     assert run_of(await store.row(first)).child_run_count == 1
+
+
+async def test_an_end_in_one_statement_tells_what_the_row_says(store: Store) -> None:
+    run_id = await store.started()
+    [seen] = await store.queue.claim("w", 1)
+    store.clock.ms += 5
+    store.published.clear()
+    ending = Ending("succeeded", assistant_event_id="e1", usage=b'{"input":1}')
+    row = await store.queue.complete(run_id, 1, ending, seen=seen)
+    assert row is not None and row["account_waits"] is False
+    [(_, body)] = store.published
+    assert events_pb2.Event.FromString(body).run_changed.run == run_of(await store.row(run_id))
+    assert await store.queue.complete(run_id, 1, DONE, seen=seen) is None and len(store.published) == 1
+
+
+async def test_an_end_in_one_statement_sees_what_has_happened_since(store: Store) -> None:
+    """The run was changed, somebody stands behind it, or the claim is another's."""
+    changed, followed, lost = [await store.started(session) for session in ("s1", "s2", "s3")]
+    seen = {row["id"]: row for row in await store.queue.claim("w", 3)}
+    await store.queue.store_usage(changed, 1, b'{"input":7}')
+    behind = await store.started("s2", behind=True)
+    await store.write("UPDATE runs SET attempt = 2 WHERE id = $1", lost)
+    store.published.clear()
+    row = await store.queue.complete(changed, 1, Ending("failed"), seen=seen[changed])
+    assert row is not None and row["usage"] == b'{"input":7}'
+    assert await store.queue.complete(followed, 1, DONE, seen=seen[followed])
+    assert await store.queue.complete(lost, 1, DONE, seen=seen[lost]) is None
+    assert [row["id"] for row in await store.queue.claim("w", 3)] == [behind]
+    assert [(run, status) for run, status, _ in store.told()][:2] == [(changed, "failed"), (followed, "succeeded")]
+
+
+async def test_children_of_one_parent_add_up_and_go_further_when_it_has_ended(store: Store) -> None:
+    root = await store.started()
+    parent = await store.child(root)
+    children = [await store.child(parent) for _ in range(3)]
+    rows = {row["id"]: row for row in await store.queue.claim("w", 5)}
+    ending = Ending("succeeded", usage=usage_json(Usage(input=1, output=2)))
+    for child in children[:2]:
+        assert await store.queue.complete(child, rows[child]["attempt"], ending, parent)
+    total = msgspec.json.decode((await store.row(parent))["children_usage"])
+    assert (total["input"], total["output"], total["runs"]) == (2, 4, 2)
+    assert (await store.row(root))["children_usage"] is None
+    assert await store.queue.complete(parent, 1, ending, root)
+    assert await store.queue.complete(children[2], 1, ending, parent)
+    total = msgspec.json.decode((await store.row(root))["children_usage"])
+    assert (total["input"], total["total"]) == (4, 12), "the parent has told of itself already"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -14,11 +13,26 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from libs import events
 from libs.store import Database, Outbox, Row, Tx, param, relaxed, sql
-from services.runs.domain import usage
 from services.runs.domain.waiting import Limits
 from services.runs.store.dispatch import Dispatch
+from services.runs.store.endings import MINE, Claim, Ending, Endings
+from services.runs.store.linked import emit, hand_on, lock_run
 from services.runs.store.rows import run_of
 from services.runs.store.tables import TERMINAL, runs
+
+__all__ = [
+    "BUDGET_PAUSE",
+    "RESUME",
+    "START",
+    "Ending",
+    "Queue",
+    "emit",
+    "hand_on",
+    "lock_run",
+    "start_behind",
+    "start_child",
+    "waits_for",
+]
 
 BUDGET_PAUSE = "budget-pause"
 """The wait of a run that has used up its time."""
@@ -82,15 +96,6 @@ _before = sql(
 )
 _follow = sql(sa.update(runs).where(r.id == param("id", sa.Text)).values(followed=True))
 _look_at = sql(sa.update(runs).where(r.id == param("id", sa.Text)).values(behind=False).returning(runs))
-_next = sql(
-    sa.select(r.id)
-    .where(r.session_id == param("session_id", sa.Text), r.status == "queued")
-    .order_by(r.created_at, r.id)
-    .limit(1)
-    .with_for_update()
-)
-_hand_on = sql(sa.update(runs).where(r.id == param("id", sa.Text)).values(behind=False, followed=True))
-
 _next_due = sql(sa.select(sa.func.min(r.not_before)).where(r.status == "queued", r.not_before > _NOW))
 # Locks in the order that a cancel locks in, so that neither waits for the other in a circle.
 _held = (
@@ -122,14 +127,9 @@ _expire = sql(
     .values(status="queued", lease_until=None, worker=None, not_before=_NOW, expiries=r.expiries + 1, **_TOUCH)
     .returning(runs)
 )
-_mine = sa.and_(
-    r.id == param("id", sa.Text),
-    r.attempt == param("attempt", sa.BigInteger),
-    r.status.in_(["claimed", "running"]),
-)
 _give_back = sql(
     sa.update(runs)
-    .where(_mine)
+    .where(MINE)
     .values(
         status="queued",
         lease_until=None,
@@ -141,42 +141,17 @@ _give_back = sql(
     )
     .returning(runs)
 )
-# Whether the account has another run, which may have waited for this one: for its session or its share.
-_waits = sa.literal_column(
-    "exists (select 1 from runs q where q.account = runs.account and q.status = 'queued')", sa.Boolean
-).label("account_waits")
-_complete = sql(
-    sa.update(runs)
-    .where(_mine)
-    .values(
-        status=param("status", sa.Text),
-        error=param("error", sa.LargeBinary),
-        error_status=param("error_status", sa.Integer),
-        assistant_event_id=param("assistant_event_id", sa.Text),
-        gone=param("gone", sa.Text),
-        continued_to=param("continued_to", sa.Text),
-        usage=sa.func.coalesce(param("usage", sa.LargeBinary), r.usage),
-        output=param("output", sa.LargeBinary),
-        unmet_obligations=param("unmet_obligations", sa.LargeBinary),
-        lease_until=None,
-        finished_at=sa.func.greatest(r.started_at, _NOW),
-        updated_at=sa.func.greatest(r.updated_at, r.started_at, _NOW),
-        version=r.version + 1,
-    )
-    # What was lost of it, the next claim finds recorded in the session's ledger and ends again.
-    .returning(runs, _waits, relaxed())
-)
-_plan = sql(sa.update(runs).where(_mine).values(plan=param("plan", sa.LargeBinary), **_TOUCH).returning(runs))
+_plan = sql(sa.update(runs).where(MINE).values(plan=param("plan", sa.LargeBinary), **_TOUCH).returning(runs))
 _ensure_plan = sql(
     sa.update(runs)
     .where(r.id == param("id", sa.Text), r.session_id == param("session_id", sa.Text), r.plan.is_(None))
     .values(plan=param("plan", sa.LargeBinary), **_TOUCH)
     .returning(runs)
 )
-_usage = sql(sa.update(runs).where(_mine).values(usage=param("usage", sa.LargeBinary), expiries=0, **_TOUCH))
+_usage = sql(sa.update(runs).where(MINE).values(usage=param("usage", sa.LargeBinary), expiries=0, **_TOUCH))
 _keep = sql(
     sa.update(runs)
-    .where(_mine)
+    .where(MINE)
     .values(
         output=param("output", sa.LargeBinary),
         unmet_obligations=param("unmet_obligations", sa.LargeBinary),
@@ -195,74 +170,6 @@ _end_child = sql(
     .values(status="canceled", cancel_requested=True, finished_at=_NOW, answered=True, **_TOUCH)
     .returning(runs)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a claim ends for good. Documents are JSON of the public types; `output` is what a delegated run gives."""
-
-    status: str
-    assistant_event_id: str = ""
-    error: bytes | None = None
-    error_status: int = 0
-    usage: bytes | None = None
-    gone: str = ""
-    output: bytes | None = None
-    unmet_obligations: bytes | None = None
-    continued_to: str = ""
-    """The session that answers in the place of the run's."""
-
-
-_lock = sql(sa.select(runs).where(r.id == param("id", sa.Text)).with_for_update())
-_line = sa.select(r.id, r.parent_run_id).where(r.id == param("id", sa.Text)).cte("line", recursive=True)
-_above = runs.alias("above")
-_line = _line.union(sa.select(_above.c.id, _above.c.parent_run_id).join(_line, _above.c.id == _line.c.parent_run_id))
-_lock_line = sql(
-    sa.select(runs).where(r.id.in_(sa.select(_line.c.id))).order_by(r.depth, r.created_at, r.id).with_for_update()
-)
-_children_usage = sql(
-    sa.update(runs).where(r.id == param("id", sa.Text)).values(children_usage=param("usage", sa.LargeBinary))
-)
-
-
-async def lock_run(tx: Tx, run_id: str) -> Row | None:
-    """A run row, locked. Parents are locked before their children, everywhere."""
-    return await tx.fetchrow(_lock, id=run_id)
-
-
-async def lock_line(tx: Tx, run_id: str) -> list[Row]:
-    """A run and all runs above it, root first, locked."""
-    return list(await tx.fetch(_lock_line, id=run_id))
-
-
-async def roll_up(tx: Tx, line: Sequence[Row], *children: Row) -> None:
-    """Add the usage of runs of one parent that have become terminal, their own children's included, to the parent's.
-
-    `line` are the runs above it, root first, all locked. Those that have ended have told their own parents already, so
-    what comes later is added there too.
-    """
-    for above in reversed(line):
-        parent = await lock_run(tx, above["id"])
-        if parent is None:
-            return
-        total = parent["children_usage"]
-        for child in children:
-            total = usage.rolled_up(total, child["usage"], child["children_usage"])
-        await tx.execute(_children_usage, id=parent["id"], usage=total)
-        if parent["status"] not in TERMINAL:
-            return
-
-
-async def hand_on(tx: Tx, row: Row | None) -> None:
-    """A locked run has ended or parked: the next of its session may be claimed.
-
-    Whoever queues a run behind another locks that one, so none is missed, and pays for it: others need no look.
-    """
-    if row is None or not row["followed"] or row["session_id"] is None:
-        return
-    following = await tx.fetchval(_next, session_id=row["session_id"])
-    if following is not None:
-        await tx.execute(_hand_on, id=following)
 
 
 async def start_behind(tx: Tx, turn: st.TurnStart, notify: str, budget_ms: int, now: int) -> Row | None:
@@ -295,12 +202,6 @@ async def start_child(tx: Tx, turn: st.TurnStart, notify: str, budget_ms: int, n
 def waits_for(row: Row) -> str:
     """The reason of a run's wait; empty without one."""
     return str(msgspec.json.decode(row["wait"])["reason"]) if row["wait"] else ""
-
-
-def emit(tx: Tx, rows: Sequence[Row]) -> None:
-    """Tell listeners the new state of these rows once the transaction has committed."""
-    for row in rows:
-        tx.emit(*events.run_changed(run_of(row)))
 
 
 def start_values(turn: st.TurnStart, notify: str, budget_ms: int, now: int) -> dict[str, Any]:
@@ -342,6 +243,7 @@ class Queue:
         budget_ms: int = 0,
     ) -> None:
         self._db, self._outbox, self._lease, self._now, self._budget = db, outbox, lease_ms, now, budget_ms
+        self._endings = Endings(outbox, now)
         self.dispatch = Dispatch(db, limits or Limits(), lease_ms=lease_ms, now=now)
 
     async def start(self, turn: st.TurnStart, notify: str) -> tuple[Row, bool]:
@@ -406,33 +308,21 @@ class Queue:
             emit(tx, [row] if row is not None else [])
             return row
 
-    async def complete(self, run_id: str, attempt: int, ending: Ending, parent_run_id: str | None = None) -> Row | None:
+    async def complete(
+        self,
+        run_id: str,
+        attempt: int,
+        ending: Ending,
+        parent_run_id: str | None = None,
+        *,
+        seen: Row | None = None,
+    ) -> Row | None:
         """End a held run; None when the claim is no longer ours (a later outcome never undoes an earlier one).
 
-        With `parent_run_id`, its usage is added to the parent's.
+        With `parent_run_id`, its usage is added to the parent's. `seen` is the row as it was claimed: unless something
+        has happened to it since, one statement does it.
         """
-        async with self._outbox.transaction() as tx:
-            line = await lock_line(tx, parent_run_id) if parent_run_id else []
-            row = await tx.fetchrow(
-                _complete,
-                id=run_id,
-                attempt=attempt,
-                now=self._now(),
-                status=ending.status,
-                error=ending.error,
-                error_status=ending.error_status,
-                assistant_event_id=ending.assistant_event_id,
-                gone=ending.gone,
-                continued_to=ending.continued_to,
-                usage=ending.usage,
-                output=ending.output,
-                unmet_obligations=ending.unmet_obligations,
-            )
-            if row is not None:
-                await roll_up(tx, line, row)
-            await hand_on(tx, row)
-            emit(tx, [row] if row is not None else [])
-            return row
+        return await self._endings.complete(Claim(run_id, attempt, parent_run_id), ending, seen)
 
     async def store_usage(self, run_id: str, attempt: int, used: bytes) -> None:
         """Keep the usage so far of a held run."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from seed.runs.v1 import runs_pb2
 from seed.sessions.v1 import types_pb2
 
 from libs.store import Row
 from services.runs.domain.usage import with_children
+
+Fields = Row | Mapping[str, Any]
+"""A row, or what it is about to be."""
 
 _OPTIONAL = (
     "parent_run_id",
@@ -36,7 +42,7 @@ _REQUIRED = (
 )
 
 
-def run_of(row: Row) -> runs_pb2.Run:
+def run_of(row: Fields) -> runs_pb2.Run:
     """The message of a run row; `child_run_count` is filled when the row has it."""
     run = runs_pb2.Run(**{name: row[name] for name in _REQUIRED})
     for name in (*_OPTIONAL, *_DOCUMENTS):

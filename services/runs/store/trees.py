@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from libs.store import Database, Outbox, Row, Sql, Tx, param, sql
-from services.runs.store.queue import emit, hand_on, lock_line, roll_up
+from services.runs.store.endings import roll_up
+from services.runs.store.linked import emit, hand_on, lock_line
 from services.runs.store.tables import LIVE, runs
 
 r = runs.c
@@ -96,7 +98,9 @@ _cancel_now = sql(
     )
     .returning(runs)
 )
-_request = sql(sa.update(runs).where(r.id == param("id", sa.Text)).values(cancel_requested=True).returning(runs))
+_request = sql(
+    sa.update(runs).where(r.id == sa.any_(param("ids", ARRAY(sa.Text)))).values(cancel_requested=True).returning(runs)
+)
 # Titles and plans are made of what was said.
 _untold = {"session_id": None, "title": "Deleted", "plan": None, "unmet_obligations": None}
 _forget = {
@@ -173,6 +177,7 @@ class Trees:
     async def _end(self, tx: Tx, tree: Sequence[Row], gone: Callable[[Row], str]) -> Canceled:
         """Cancel these runs, the deepest first; `gone` names what a run lost that no worker may end any more."""
         result = Canceled()
+        asked: list[str] = []
         below: defaultdict[str, list[Row]] = defaultdict(list)
         for row in tree:
             if row["id"] in below:
@@ -180,8 +185,7 @@ class Trees:
                 await roll_up(tx, [row], *below.pop(row["id"]))
             lost = gone(row)
             if not lost and row["status"] not in ("queued", "waiting"):
-                asked = await tx.fetchrow(_request, id=row["id"])
-                result.asked += [asked] if asked is not None else []
+                asked.append(row["id"])
                 continue
             done = await tx.fetchrow(_cancel_now, id=row["id"], gone=lost, now=self._now())
             await hand_on(tx, done)
@@ -191,6 +195,8 @@ class Trees:
                     below[done["parent_run_id"]].append(done)
         for parent, children in below.items():
             await roll_up(tx, await lock_line(tx, parent), *children)
+        if asked:
+            result.asked = list(await tx.fetch(_request, ids=asked))
         emit(tx, result.ended)
         return result
 

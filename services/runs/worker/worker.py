@@ -187,7 +187,9 @@ class Worker:
             else:
                 ending = verdict.ending
                 parent = held.row["parent_run_id"]
-                row = await self._settle(lambda: self._queue.complete(held.run_id, held.attempt, ending, parent))
+                row = await self._settle(
+                    lambda: self._queue.complete(held.run_id, held.attempt, ending, parent, seen=held.row)
+                )
                 if parent:
                     self._answers.wake()
                 self._tell(row)
