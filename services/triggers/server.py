@@ -58,7 +58,7 @@ async def serve(role: str, settings: TriggersSettings, stop: asyncio.Event) -> N
     bus = Bus(settings.nats_url, identity)
     outbox = Outbox(db, outbox_rows, bus.publish)
     sessions, runs = Peer("sessions", settings.sessions_addr, tokens), Peer("runs", settings.runs_addr, tokens)
-    firings = FiringStore(db, now=now_ms, sweep_ms=settings.firing_sweep_ms)
+    firings = FiringStore(db, outbox, now=now_ms, sweep_ms=settings.firing_sweep_ms)
     hypermedia = HypermediaServer(settings.hm_server_url, _READING)
     dispatch = Dispatch(firings, sessions, runs, hypermedia.ask)
     carriers = Carriers(dispatch.carry_out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +15,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from libs.clock import now_ms
+from libs.errors import Conflict, NotFound
 from libs.hypermedia.feed import FeedPage
 from libs.hypermedia.server import AskFailed
 from libs.stack import Stores
@@ -26,6 +28,7 @@ from services.triggers.domain.activity.watermark import Keyed, keyed
 from services.triggers.domain.definition import Rules
 from services.triggers.monitor.activity import ActivityMonitor, Pace
 from services.triggers.store.activity import ActivityStore
+from services.triggers.store.combining import Combination, CombineStore
 from services.triggers.store.feeds import FeedStore, Lease, LeaseLost
 from services.triggers.store.firings import FiringStore
 from services.triggers.store.tables import outbox, seen_events, trigger_firings, triggers, watermarks
@@ -70,8 +73,9 @@ class House:
 
     def __init__(self, db: Database) -> None:
         self.db, self.now = db, Timeline()
-        self.triggers = TriggerStore(db, Outbox(db, outbox, lambda *_: True), now=self.now)
-        self.firings = FiringStore(db, now=self.now, sweep_ms=5_000)
+        quiet = Outbox(db, outbox, lambda *_: True)
+        self.triggers = TriggerStore(db, quiet, now=self.now)
+        self.firings = FiringStore(db, quiet, now=self.now, sweep_ms=5_000)
         self.feeds = FeedStore(db, now=self.now, page_size=PACE.page_size, max_pages=PACE.max_pages)
         self.activity = ActivityStore(db, self.feeds, self.firings, now=self.now)
         self.rules = Rules(lambda: uuid.uuid4().hex, webhooks=True)
@@ -233,6 +237,32 @@ async def test_only_so_many_keys_are_kept(house: House) -> None:
             await house.feeds.remember(tx, lease, [name])
     await house.feeds.forget(lease)
     assert await house.feeds.seen(mine, names) == set(names[-2 * PACE.page_size * PACE.max_pages :])
+
+
+async def test_events_combinations_and_deletions_do_not_wait_for_each_other_in_a_circle(house: House) -> None:
+    combining = CombineStore(Outbox(house.db, outbox, lambda *_: True), lambda: uuid.uuid4().hex, now=house.now)
+
+    async def combine(first: str, other: str) -> None:
+        rows = [await house.triggers.get(each) for each in (first, other)]
+        with contextlib.suppress(Conflict, NotFound):
+            await combining.combine(Combination(first, other, rows[0]["updated_at"], rows[1]["updated_at"], False))
+
+    for n in range(12):
+        mine = account()
+        ids = [await house.trigger(mine) for _ in range(6)]
+        lease = await house.lease(mine)
+        await asyncio.gather(
+            *(house.activity.handle(lease, event(f"bafy{n}{i}")) for i in range(3)),
+            combine(ids[0], ids[1]),
+            combine(ids[1], ids[0]),
+            combine(ids[5], ids[2]),
+        )
+        survivors = [row for row in await house.triggers.of_agent(f"agent-of-{mine}") if row["merged_into"] is None]
+        assert len(survivors) == 4 and all(row["enabled"] for row in survivors)
+        await asyncio.gather(
+            house.activity.handle(lease, event(f"bafy{n}last")), house.triggers.drop_agent(f"agent-of-{mine}")
+        )
+        assert not await house.triggers.of_agent(f"agent-of-{mine}")
 
 
 async def monitored(house: House, feed: Feeds, monitors: int, pace: Pace = PACE) -> list[asyncio.Task[None]]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from seed.events.v1 import events_pb2
 
 from libs.errors import Conflict, NotFound
 from libs.store import Database, Outbox, Row
@@ -31,10 +32,16 @@ class House:
     def __init__(self, db: Database) -> None:
         self.db, self.now = db, START
         self.agent = str(uuid.uuid4())
-        self.triggers = TriggerStore(db, Outbox(db, outbox, lambda *_: True), now=lambda: self.now)
-        self.firings = FiringStore(db, now=lambda: self.now, sweep_ms=5_000)
+        self.told: list[str] = []
+        telling = Outbox(db, outbox, self._publish)
+        self.triggers = TriggerStore(db, telling, now=lambda: self.now)
+        self.firings = FiringStore(db, telling, now=lambda: self.now, sweep_ms=5_000)
         self.rules = Rules(lambda: uuid.uuid4().hex, webhooks=True)
         self.carried: list[Row] = []
+
+    def _publish(self, _: str, body: bytes) -> bool:
+        self.told.append(events_pb2.Event.FromString(body).account_hint.reason)
+        return True
 
     async def trigger(self, source: dict[str, Any] | None = None, **more: Any) -> str:
         new = {"name": "T", "prompt": "Look.", "source": source or {"type": "webhook"}, **more}
@@ -86,7 +93,9 @@ async def house(triggers_url: str) -> AsyncIterator[House]:
 async def test_an_interval_drifts_and_catches_up_once(house: House) -> None:
     trigger_id = await house.schedule(kind="interval", every=15, unit="minutes")
     assert await house.look(START + 15 * MINUTE - 1) == []
+    house.told.clear()
     [fired] = await house.look(START + 47 * MINUTE)
+    assert house.told == []
     assert fired["firing_key"] == f"schedule:{trigger_id}:{START + 15 * MINUTE}"
     row = await house.triggers.get(trigger_id)
     assert (row["last_fired_at"], row["due_at"]) == (START + 47 * MINUTE, START + 62 * MINUTE)
@@ -125,7 +134,10 @@ async def test_many_monitors_fire_a_schedule_once(house: House) -> None:
 
 async def test_once_again(house: House) -> None:
     trigger_id = await house.schedule(kind="once", runAt=START + MINUTE)
+    house.told.clear()
     assert len(await house.look(START + MINUTE)) == 1
+    # It is off now.
+    assert house.told == ["trigger-updated"]
     assert (await house.patch(trigger_id, enabled=True))["due_at"] is None
     assert await house.look(START + 2 * MINUTE) == []
     moved = {"type": "schedule", "schedule": {"kind": "once", "runAt": START + 3 * MINUTE}}
@@ -179,7 +191,9 @@ async def test_what_becomes_of_a_firing(house: House) -> None:
     firing = await house.fire(trigger_id)
     assert (firing["status"], firing["next_at"]) == ("created", START + 5_000)
     assert (await house.triggers.get(trigger_id))["last_fired_at"] is None
+    house.told.clear()
     await house.firings.failed(firing, "It is \0 broken")
+    assert house.told == ["trigger-updated"]
     row, failed = await house.triggers.get(trigger_id), await house.firing(trigger_id)
     assert (failed["status"], failed["error"], row["last_error"]) == (
         "error",

@@ -14,13 +14,13 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from libs.errors import Conflict
 from libs.protocol import json_bytes
 from libs.richtext import blocks_to_markdown
-from libs.store import Database, Row, Tx, param, sql
+from libs.store import Database, Outbox, Row, Tx, param, sql
 from services.triggers.domain import schedules
 from services.triggers.domain.definition import SCHEDULE
 from services.triggers.domain.firing import CREATED, DELIVERED, ERROR, NO_LISTENER, Activation, Fired, context
 from services.triggers.store.rows import NOW, binary, text
 from services.triggers.store.tables import claims, deletions, trigger_firings, triggers
-from services.triggers.store.triggers import DROP_AGENT, FORGET, LOCK, next_due
+from services.triggers.store.triggers import DROP_AGENT, FORGET, LOCK, hint, next_due
 
 _t, _f, _c, _d = triggers.c, trigger_firings.c, claims.c, deletions.c
 _ROWS = 50
@@ -78,7 +78,12 @@ _fired = sql(
     .where(_t.id == text("trigger_id"))
     .values(last_fired_at=sa.func.greatest(sa.func.coalesce(_t.last_fired_at, 0), param("at")), last_error=None)
 )
-_faulty = sql(sa.update(triggers).where(_t.id == text("trigger_id")).values(last_error=text("error")))
+_faulty = sql(
+    sa.update(triggers)
+    .where(_t.id == text("trigger_id"))
+    .values(last_error=text("error"))
+    .returning(_t.account, _t.agent_id)
+)
 _done = sql(
     sa.update(trigger_firings)
     .where(_f.id == text("id"))
@@ -137,8 +142,8 @@ class Admitted:
 class FiringStore:
     """Firings of one database. `now` gives Unix milliseconds, `sweep_ms` is how long who admits has to carry it out."""
 
-    def __init__(self, db: Database, *, now: Callable[[], int], sweep_ms: int) -> None:
-        self._db, self._now, self._sweep_ms = db, now, sweep_ms
+    def __init__(self, db: Database, outbox: Outbox, *, now: Callable[[], int], sweep_ms: int) -> None:
+        self._db, self._outbox, self._now, self._sweep_ms = db, outbox, now, sweep_ms
 
     async def of_account(self, account: str, kind: str) -> list[Row]:
         """Enabled triggers of an account with a source of a type, oldest first."""
@@ -173,7 +178,7 @@ class FiringStore:
     async def admit_due(self, trigger_id: str) -> Row | None:
         """Record the firing of a schedule that is due, and move it on; None when another monitor does, or has."""
         now = self._now()
-        async with self._db.transaction() as tx:
+        async with self._outbox.transaction() as tx:
             row = await tx.fetchrow(_lock_free, id=trigger_id)
             if row is None or not row["enabled"] or row["due_at"] is None or row["due_at"] > now:
                 return None
@@ -203,6 +208,8 @@ class FiringStore:
                 due_at=None if once else await next_due(tx, row, fired_at),
                 now=now,
             )
+            if once:
+                hint(tx, "trigger-updated", row["account"], row["agent_id"])
             return firing
 
     async def record(self, tx: Tx, row: Row, activation: Activation, now: int) -> Row | None:
@@ -259,10 +266,10 @@ class FiringStore:
         self, firing: Row, status: str, *, session_id: str | None = None, error: str | None = None
     ) -> None:
         shown = None if error is None else _storable(error)[:_ERROR_CHARS]
-        async with self._db.transaction() as tx:
+        async with self._outbox.transaction() as tx:
             # The trigger before its firing, as a deletion locks them.
             if shown is not None:
-                known = await tx.execute(_faulty, trigger_id=firing["trigger_id"], error=shown)
+                known = await self._blame(tx, firing["trigger_id"], shown)
             elif status == NO_LISTENER:
                 known = 1
             else:
@@ -276,13 +283,19 @@ class FiringStore:
     async def run_failed(self, firing_id: str, error: str) -> None:
         """The run that it started has failed for good; the session stays."""
         shown = _storable(error)[:_ERROR_CHARS]
-        async with self._db.transaction() as tx:
+        async with self._outbox.transaction() as tx:
             row = await tx.fetchrow(_cause, id=firing_id)
             if row is None:
                 return
             await tx.fetchrow(LOCK, id=row["trigger_id"])
             if await tx.fetchrow(_run_failed, id=firing_id, error=shown) is not None:
-                await tx.execute(_faulty, trigger_id=row["trigger_id"], error=shown)
+                await self._blame(tx, row["trigger_id"], shown)
+
+    async def _blame(self, tx: Tx, trigger_id: str, error: str) -> int:
+        row = await tx.fetchrow(_faulty, trigger_id=trigger_id, error=error)
+        if row is not None:
+            hint(tx, "trigger-updated", row["account"], row["agent_id"])
+        return 0 if row is None else 1
 
     async def cause(self, firing_id: str) -> tuple[str, str | None] | None:
         """The trigger of a firing, and the run whose end was its cause; None when the firing is gone."""

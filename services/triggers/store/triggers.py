@@ -73,7 +73,9 @@ _claimed = sql(
     )
 )
 _delete = sql(sa.delete(triggers).where(_t.id == text("id")).returning(*_t))
-DROP_AGENT = sql(sa.delete(triggers).where(_t.agent_id == text("agent_id")))
+# Locked in the order in which events lock them.
+_of_agent = sa.select(_t.id).where(_t.agent_id == text("agent_id")).order_by(_t.created_at, _t.id).with_for_update()
+DROP_AGENT = sql(sa.delete(triggers).where(_t.id.in_(_of_agent)))
 FORGET = sql(
     insert(deletions).values(trigger_id=text("id"), next_at=NOW).on_conflict_do_nothing(index_elements=["trigger_id"])
 )
