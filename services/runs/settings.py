@@ -42,7 +42,12 @@ class RunsSettings(Settings):
 class WorkerSettings(RunsSettings):
     """Settings of the worker role."""
 
-    worker_slots: int = Field(default=64, ge=1, le=1_000, description="Turns one worker process executes at once.")
+    worker_slots: int = Field(
+        default=128,
+        ge=1,
+        le=1_000,
+        description="Turns one worker process executes at once: more than one account may have, so that none holds all.",
+    )
     poll_min_ms: int = Field(default=250, ge=10, description="Queue poll while there is work.")
     poll_max_ms: int = Field(default=2_000, ge=50, description="Queue poll of an idle worker; hints wake it earlier.")
     partial_interval_ms: int = Field(default=25, ge=0, description="Least time between two text deltas of a run.")
