@@ -46,7 +46,7 @@ class WorkerSettings(RunsSettings):
         default=128,
         ge=1,
         le=1_000,
-        description="Turns one worker process executes at once: more than one account may have, so that none holds all.",
+        description="Turns one worker process executes at once: more than one account may have, so none holds all.",
     )
     poll_min_ms: int = Field(default=250, ge=10, description="Queue poll while there is work.")
     poll_max_ms: int = Field(default=2_000, ge=50, description="Queue poll of an idle worker; hints wake it earlier.")

@@ -106,7 +106,7 @@ def test_the_page_of_settings_is_current() -> None:
 
 def test_the_page_says_who_reads_what() -> None:
     rows = {line.split(" | ")[0]: line.split(" | ")[1:3] for line in settings_doc.page().splitlines()}
-    assert rows["| `SEED_AGENTS_WORKER_SLOTS`"] == ["`64`", "runs worker"]
+    assert rows["| `SEED_AGENTS_WORKER_SLOTS`"] == ["`128`", "runs worker"]
     assert rows["| `SEED_AGENTS_INTERNAL_KEY`"] == ["required", "all"]
     assert rows["| `SEED_AGENTS_KEY_FILE`"][1] == "command line"
     assert "edge" not in rows["| `SEED_AGENTS_DATABASE_URL`"][1]
