@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from seed.memory.v1 import memory_pb2, tools_pb2
 from seed.sessions.v1 import attachments_pb2
+from seed.triggers.v1 import triggers_pb2
 
 from libs import signatures, wire
-from libs.errors import NotFound
+from libs.errors import NotFound, Unavailable
 from libs.protocol import limits
 from libs.protocol.tools import CALLABLES
 from libs.rpc import Caller, Peer, RpcServer, TokenSigner, TokenVerifier
@@ -82,39 +83,84 @@ class Backends:
         return tools_pb2.ListToolsResponse(tools=tools)
 
 
+class Wakers:
+    """Triggers of an agent."""
+
+    def __init__(self) -> None:
+        self.triggers: list[triggers_pb2.Trigger] = []
+        self.tried: list[Any] = []
+        self.created: list[str] = []
+
+    def add(self, name: str, trigger_id: str, **more: Any) -> None:
+        source = json.dumps({"type": "webhook"}).encode()
+        self.triggers.append(triggers_pb2.Trigger(id=trigger_id, name=name, source=source, enabled=True, **more))
+
+    async def ListTriggers(
+        self, request: triggers_pb2.ListTriggersRequest, caller: Caller
+    ) -> triggers_pb2.ListTriggersResponse:
+        assert (caller.account, request.agent_id) == (OWNER, AGENT)
+        return triggers_pb2.ListTriggersResponse(triggers=self.triggers)
+
+    async def CreateTrigger(
+        self, request: triggers_pb2.CreateTriggerRequest, caller: Caller
+    ) -> triggers_pb2.CreateTriggerResponse:
+        # The first answer is lost: the request comes again, with the same id.
+        self.created.append(request.client_request_id)
+        if len(self.created) == 1:
+            raise Unavailable("lost")
+        made = triggers_pb2.Trigger(id="t", name="New", source=b'{"type":"webhook"}', enabled=True)
+        return triggers_pb2.CreateTriggerResponse(trigger=made, webhook_secret="never shown")
+
+    async def DryRun(self, request: triggers_pb2.DryRunRequest, caller: Caller) -> triggers_pb2.DryRunResponse:
+        self.tried.append(wire.decode(request.trigger))
+        matches = [
+            triggers_pb2.DryRunMatch(activity_key="k", activity_summary="A comment", at=7, matched_conditions=["a"]),
+            triggers_pb2.DryRunMatch(activity_key="l", activity_summary="Another"),
+        ]
+        return triggers_pb2.DryRunResponse(checked=100, matches=matches)
+
+
+@pytest.fixture
+def wakers() -> Wakers:
+    return Wakers()
+
+
 @pytest.fixture
 def backends() -> Backends:
     return Backends()
 
 
 @pytest.fixture
-async def verbs(backends: Backends) -> AsyncIterator[Verbs]:
+async def verbs(backends: Backends, wakers: Wakers) -> AsyncIterator[Verbs]:
     async def execute(actor: Actor, given: Any) -> Output:
         return Output({"summary": "Ran.", "given": dict(given)})
 
     async def no_run(_: str) -> None:
         return None
 
-    sessions, memory = (
-        RpcServer(TokenVerifier(name, INTERNAL_KEY), host="127.0.0.1", port=0) for name in ("sessions", "memory")
+    sessions, memory, triggers = (
+        RpcServer(TokenVerifier(name, INTERNAL_KEY), host="127.0.0.1", port=0)
+        for name in ("sessions", "memory", "triggers")
     )
     sessions.add(attachments_pb2.DESCRIPTOR.services_by_name["AttachmentsService"], backends)
     memory.add(memory_pb2.DESCRIPTOR.services_by_name["MemoryService"], backends)
     memory.add(tools_pb2.DESCRIPTOR.services_by_name["ToolDocumentsService"], backends)
-    await asyncio.gather(sessions.start(), memory.start())
+    triggers.add(triggers_pb2.DESCRIPTOR.services_by_name["TriggersService"], wakers)
+    servers = {"sessions": sessions, "memory": memory, "triggers": triggers}
+    await asyncio.gather(*(server.start() for server in servers.values()))
     tokens = TokenSigner("runs-worker", INTERNAL_KEY)
-    peers = [Peer(n, f"127.0.0.1:{s.port}", tokens) for n, s in (("sessions", sessions), ("memory", memory))]
+    peers = [Peer(name, f"127.0.0.1:{server.port}", tokens) for name, server in servers.items()]
     yield build_verbs(
         sessions=peers[0],
         memory=peers[1],
-        triggers=peers[1],
+        triggers=peers[2],
         run=no_run,
         others=OTHER_VERBS,
         executors=dict.fromkeys(CALLABLES, execute),
     )
     for peer in peers:
         await peer.close()
-    await asyncio.gather(sessions.stop(0), memory.stop(0))
+    await asyncio.gather(*(server.stop(0) for server in servers.values()))
 
 
 async def test_a_model_that_sees_is_shown_an_image_once(backends: Backends, verbs: Verbs) -> None:
@@ -190,9 +236,51 @@ async def test_a_tool_without_a_source(verbs: Verbs) -> None:
 
 
 async def test_a_fault_of_ours_ends_the_verb_alone(verbs: Verbs) -> None:
-    # Nothing there serves triggers.
+    # Nothing there lists sessions.
     with pytest.raises(VerbError, match="Internal server error"):
-        await verbs.execute("read", ACTOR, {"address": "~/triggers/"})
+        await verbs.execute("read", ACTOR, {"address": "thread:"})
+
+
+TRIGGER = {"source": {"type": "webhook"}, "prompt": "Go."}
+
+
+def write_trigger(name: str, **more: Any) -> dict[str, Any]:
+    return {"address": f"~/triggers/{name}", "content": json.dumps(TRIGGER), **more}
+
+
+async def test_a_trigger_is_tried_and_not_saved(wakers: Wakers, verbs: Verbs) -> None:
+    value = (await verbs.execute("write", ACTOR, write_trigger("New", dryRun=True))).value
+    assert (value["dryRun"], value["checked"], wakers.created) == (True, 100, [])
+    assert value["matches"] == [
+        {"activityKey": "k", "activitySummary": "A comment", "at": 7, "matchedConditions": ["a"]},
+        {"activityKey": "l", "activitySummary": "Another", "matchedConditions": []},
+    ]
+    assert wakers.tried == [{**TRIGGER, "name": "New", "enabled": True}]
+    with pytest.raises(VerbError, match="deletion cannot be rehearsed"):
+        await verbs.execute("write", ACTOR, {"address": "~/triggers/N", "options": {"delete": True}, "dryRun": True})
+
+
+async def test_a_trigger_is_made_once_and_its_secret_not_told(wakers: Wakers, verbs: Verbs) -> None:
+    value = (await verbs.execute("write", ACTOR, write_trigger("New"))).value
+    assert value == {
+        "summary": 'The trigger "New" is saved and on: a call from outside.',
+        "id": "t",
+        "name": "New",
+        "enabled": True,
+        "source": {"type": "webhook"},
+    }
+    assert len(wakers.created) == 2 and len(set(wakers.created)) == 1
+
+
+async def test_triggers_that_share_a_name_and_merged_ones(wakers: Wakers, verbs: Verbs) -> None:
+    wakers.add("Two", "1")
+    wakers.add("Two", "2")
+    wakers.add("Gone", "3", merged_into="1")
+    for verb, given in (("read", {"address": "~/triggers/Two"}), ("write", write_trigger("Two"))):
+        with pytest.raises(VerbError, match=r"2 triggers are named Two\..*~/triggers/1, ~/triggers/2"):
+            await verbs.execute(verb, ACTOR, given)
+    with pytest.raises(VerbError, match="merged into 1 and cannot be written"):
+        await verbs.execute("write", ACTOR, write_trigger("Gone"))
 
 
 async def test_a_turn_outlives_a_service_that_is_away(shop: Workshop) -> None:

@@ -20,12 +20,15 @@ from libs.rpc import Peer, TokenSigner
 from libs.stack.scripted import ScriptedProvider
 from libs.store import Database, Outbox, Row
 from services.runs.providers import ModelGateway
+from services.runs.server import OTHER_VERBS
 from services.runs.store.family import Family
 from services.runs.store.queue import Queue
 from services.runs.store.tables import TERMINAL
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
 from services.runs.store.workers import Workers
+from services.runs.verbs.build import build_verbs
+from services.runs.verbs.searching import Searching
 from services.runs.worker.answers import Answers
 from services.runs.worker.log import SessionLog
 from services.runs.worker.models import ModelResolver
@@ -113,7 +116,10 @@ class Workshop:
         queue = self._queue(lease_ms)
         kept = PartialStore(self.redis)
         titler = Titler(self.gateway, enabled=titles)
-        self._close += [titler.close, sessions.close, secrets.close]
+        # Nobody listens there: verbs of the Space fail.
+        space = Peer("memory", "127.0.0.1:9", tokens)
+        searching = Searching("http://127.0.0.1:9", "")
+        self._close += [titler.close, sessions.close, secrets.close, space.close, searching.close]
 
         def stream_of(row: Row) -> PartialStream:
             return PartialStream(
@@ -138,6 +144,14 @@ class Workshop:
             stream_of=stream_of,
             backoff_ms=lambda failures: 20 * failures,
             title=titler.consider,
+            verbs=build_verbs(
+                sessions=sessions,
+                memory=space,
+                triggers=space,
+                run=self.trees.get,
+                others=OTHER_VERBS,
+                executors=searching.executors,
+            ),
         )
         pace = Pace(slots=slots, poll_min_s=0.05, poll_max_s=0.2, lease_s=lease_ms / 1000)
         workers = Workers(self.db, lease_ms=lease_ms, now=now_ms)
