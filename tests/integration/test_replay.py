@@ -124,6 +124,28 @@ async def test_who_lost_the_right_gets_no_stored_answer(world: World, thief: Thi
     assert (await thief.post(1, envelope))[0] == 403
 
 
+async def test_memory(world: World, thief: Thief) -> None:
+    owner = await world.owner()
+    written = {"_": "WriteAgentMemoryFile", "agentId": owner.agent, "path": "a", "content": "old"}
+    envelope = owner.client.signer.sign(written, owner.client.signer.key.principal)
+    status, old = await thief.post(0, envelope)
+    assert status == 200
+    first, second = await act(thief, owner, "WriteAgentMemoryFile", agentId=owner.agent, path="a", content="new")
+    assert second == (200, first)
+    assert await thief.post(1, envelope) == (200, old), "what it was answered then"
+    assert (await owner.client.call("ReadAgentMemoryFile", agentId=owner.agent, path="a")).file.content == "new"
+    target = {"kind": "memory", "agentId": owner.agent, "path": "b"}
+    first, second = await act(thief, owner, "BeginFileUpload", target=target, size=2)
+    assert second == (200, first)
+    upload = first["uploadId"]
+    first, second = await act(thief, owner, "AppendFileUploadChunk", uploadId=upload, offset=0, content=b"xy")
+    assert second == (200, first)
+    first, second = await act(thief, owner, "CommitFileUpload", uploadId=upload)
+    assert second == (200, first)
+    first, second = await act(thief, owner, "DeleteAgentMemoryFile", agentId=owner.agent, path="b")
+    assert (first["deleted"], second) == (True, (200, first))
+
+
 async def test_secrets(world: World, thief: Thief) -> None:
     owner = await world.owner()
     for name, fields in (
