@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from libs.protocol.actions import ListAgents
+from libs.protocol.responses import MessageSessionResponse
 from libs.protocol.ws import WsSessionChange
 from libs.stack import ManagedProcess, Stack
 from libs.stack.scripted import Say
@@ -202,3 +203,29 @@ async def test_restarting_everything_keeps_everything(frail: Stack, broken: Worl
     assert owner.provider.headers[-1]["authorization"] == f"Bearer {KEY.decode()}"
     await watch.message("After.", within_s=RECOVERY_S)
     assert watch.seqs() == [1, 2, 3, 4]
+
+
+async def test_a_worker_that_is_asked_to_stop_ends_its_turn_or_hands_it_back(frail: Stack, broken: World) -> None:
+    """One turn ends within the grace period, the other is claimed by the next worker, without a failure."""
+    quick, stuck = asyncio.Event(), asyncio.Event()
+    first, second = await broken.owner(Say(("a", "b"), gate=quick)), await broken.owner(Say(("c", "d"), gate=stuck))
+    calls: list[asyncio.Task[MessageSessionResponse]] = []
+    sessions: list[str] = []
+    for owner, part in ((first, "a"), (second, "c")):
+        session = await owner.session()
+        watch = broken.watch(owner.client, f"sessions/{session}")
+        calls.append(asyncio.create_task(owner.client.message(session, "hi")))
+        await watch.streamed(part)
+        sessions.append(session)
+    worker = frail.process("worker")
+    stopping = asyncio.create_task(asyncio.to_thread(worker.stop))
+    quick.set()
+    assert (await calls[0]).assistant_event_id
+    await stopping
+    [run] = await second.runs(sessions[1])
+    assert run.status == "queued"
+    stuck.set()
+    worker.start()
+    assert (await calls[1]).assistant_event_id
+    assert await second.said(sessions[1]) == [("user", "hi"), ("assistant", "cd")]
+    assert await first.said(sessions[0]) == [("user", "hi"), ("assistant", "ab")]
