@@ -13,10 +13,12 @@ from libs.events.build import (
     session_appended,
     session_changed,
     session_partial,
+    signer_revoked,
 )
 from libs.events.bus import Bus, Subscription
 from libs.events.subjects import (
     CANCEL,
+    REVOKED,
     SPACE_HINTS,
     WORK,
     account_subject,
@@ -29,6 +31,7 @@ from libs.events.subjects import (
 
 __all__ = [
     "CANCEL",
+    "REVOKED",
     "SPACE_HINTS",
     "WORK",
     "Bus",
@@ -45,5 +48,6 @@ __all__ = [
     "session_appended",
     "session_changed",
     "session_partial",
+    "signer_revoked",
     "tree_subjects",
 ]

@@ -8,7 +8,7 @@ from seed.events.v1 import events_pb2 as ev
 from seed.runs.v1 import runs_pb2
 from seed.sessions.v1 import types_pb2 as st
 
-from libs.events.subjects import event_subject
+from libs.events.subjects import REVOKED, event_subject
 
 Message = tuple[str, bytes]
 
@@ -74,3 +74,8 @@ def run_changed(run: runs_pb2.Run) -> Message:
 def run_partial(account: str, agent_id: str, partial: ev.RunPartial) -> Message:
     """Live progress of a run; not durable."""
     return _event("run_partial", account, agent_id, run_partial=partial)
+
+
+def signer_revoked(account: str, signer: str) -> Message:
+    """A key signs for an account no longer. Not an Event: every edge hears it."""
+    return REVOKED, ev.SignerRevoked(account=account, signer=signer).SerializeToString()

@@ -11,6 +11,8 @@ WORK = "seed.internal.v1.work"
 """WorkHint: workers, look at the queue."""
 CANCEL = "seed.internal.v1.cancel"
 """CancelHint: workers that hold these runs, stop them."""
+REVOKED = "seed.internal.v1.revoked"
+"""SignerRevoked: edges, let go of what this key subscribed to."""
 
 SPACE_HINTS = f"{_ROOT}.*.*.space_hint"
 """Account hints about what is in the Space of an agent: its memory, tools and triggers. Nothing else is on it."""

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from libs import telemetry
 from libs.clock import now_ms
-from libs.events import Bus, edge_subject
+from libs.events import REVOKED, Bus, edge_subject
 from services.edge.api.agents import AgentActions
 from services.edge.api.attachments import AttachmentActions
 from services.edge.api.body import Bodies
@@ -30,6 +30,7 @@ from services.edge.domain.proxies import Proxies, networks
 from services.edge.domain.rates import Rate, Rates
 from services.edge.domain.replay import ReplayWindow
 from services.edge.live.hub import Hub
+from services.edge.live.signers import Signers
 from services.edge.live.tasks import Tasks
 from services.edge.live.tracker import Tracker
 from services.edge.settings import EdgeSettings
@@ -99,7 +100,10 @@ class Edge:
             ping_s=s.ping_interval_ms / 1000,
             pong_s=s.pong_timeout_ms / 1000,
         )
-        self._sockets = WebSockets(verifier, self._hub, self._tracker, self._rates, queue_bytes=s.send_queue_bytes)
+        self._signers = Signers(self._peers)
+        self._sockets = WebSockets(
+            verifier, self._hub, self._tracker, self._signers, self._rates, queue_bytes=s.send_queue_bytes
+        )
         webhooks = Webhooks(self._peers, bodies, self._rates, limit=s.webhook_body_bytes)
         self._routes = Routes(
             dispatcher,
@@ -120,6 +124,8 @@ class Edge:
         await self._bus.subscribe(self._notify, self._news.on_message)
         self._bus.on_restored(self._news.waits.ask_now)
         self._bus.on_restored(self._hub.restored)
+        await self._bus.subscribe(REVOKED, self._signers.on_message)
+        self._bus.on_restored(self._signers.recheck)
         self._background = asyncio.create_task(self._run_background(), name="edge")
         await self._tasks.ready()
         server = web.Server(self._routes.handle, access_log=None, auto_decompress=False, lingering_time=LINGER_S)
@@ -137,6 +143,7 @@ class Edge:
             group.create_task(self._rates.share())
             group.create_task(self._hub.run())
             group.create_task(self._tracker.keep_alive())
+            group.create_task(self._signers.run())
 
     async def stop(self) -> None:
         """Stop in order: let waiting callers and sockets go, stop accepting, answer what runs, disconnect."""

@@ -92,7 +92,7 @@ async def serve(settings: SecretsSettings, stop: asyncio.Event, on_ready: Callab
     providers = Providers(ProviderRows(db, outbox, audit), vault, subscriptions, now)
     models = ModelLists(providers, fetcher, vendor_urls)
     identities = Identities(IdentityRows(db, audit), sealer, publishing, hypermedia, now, to_bytes, from_bytes)
-    authorizations = Authorizations(AuthorizationRows(db, audit), now)
+    authorizations = Authorizations(AuthorizationRows(db, outbox, audit), now)
     woken = asyncio.Event()
     logins = LoginRows(db, outbox, secret_rows, audit)
     sign_ins = SignIns(logins, sealer, now, clients, settings.subscription_auth, woken.set)

@@ -14,8 +14,8 @@ import pytest_asyncio
 from typer.testing import CliRunner
 
 from libs import wire
-from libs.client import Client, Key
-from libs.protocol.ws import WsAccountChange
+from libs.client import ApiError, Client, Key
+from libs.protocol.ws import WsAccountChange, WsSubscribed
 from libs.stack import Stack
 from libs.stack.ops_cli import app
 from tests.integration.conftest import ENVIRONMENT
@@ -138,11 +138,15 @@ async def test_a_revoked_signer_is_refused_at_its_next_request(outside: Outside,
     async with Client(outside.stack.url, delegate) as own, Client(outside.stack.url, delegate, issuer.id) as acting:
         await own.send({"_": "RegisterSigner", "capability": proof})
         await acting.send({"_": "SetSecret", "name": "k", "value": secret("hidden")})
+        live = there.watch(acting, f"account/{issuer.id}")
+        await live.kind(WsSubscribed)
         listed = await outside.ops("authorizations", "list", "--account", issuer.id)
         assert listed.split()[:3] == [issuer.id, delegate.id, "AGENT"]
         await outside.ops("authorizations", "revoke", issuer.id, delegate.id)
         with refused(401, "Signer is not authorized for account"):
             await acting.send({"_": "ListAgents"})
+        # What it listened to ends too: the client connects again by itself, and is refused.
+        await until(lambda: isinstance(live.error, ApiError), 5.0, "the socket's end")
     told = await outside.ops("audit", "list", "--account", issuer.id)
     newest, stored, registered = told.splitlines()
     assert "authorization.revoke" in newest and newest.endswith("by - via ops")

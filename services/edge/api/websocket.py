@@ -16,6 +16,7 @@ from services.edge.api.verify import Verifier
 from services.edge.domain.rates import Rates
 from services.edge.live import encode
 from services.edge.live.hub import Hub
+from services.edge.live.signers import Signers
 from services.edge.live.tracker import Tracker
 
 log = telemetry.get_logger("websocket")
@@ -29,9 +30,11 @@ _BYTES = msgspec.json.Decoder(list[int])
 class WebSockets:
     """Serves all WebSockets of this edge. `queue_bytes` is what may wait for a slow one."""
 
-    def __init__(self, verifier: Verifier, hub: Hub, tracker: Tracker, rates: Rates, *, queue_bytes: int) -> None:
+    def __init__(
+        self, verifier: Verifier, hub: Hub, tracker: Tracker, signers: Signers, rates: Rates, *, queue_bytes: int
+    ) -> None:
         self._verifier, self._hub, self._tracker, self._queue_bytes = verifier, hub, tracker, queue_bytes
-        self._rates = rates
+        self._rates, self._signers = rates, signers
         self._closing = False
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -56,6 +59,7 @@ class WebSockets:
         finally:
             self._hub.leave(socket)
             self._tracker.exit(socket)
+            self._signers.exit(socket)
         return ws
 
     def close_all(self) -> None:
@@ -89,6 +93,7 @@ class WebSockets:
             socket.close(1013, "Too many sockets", "account")
             return
         socket.protocol = envelope.protocol
+        self._signers.bind(socket, envelope.account, envelope.signer)
         # Counted while the first subscription is still being made, or many at once would all fit.
         self._tracker.bind(socket, envelope.account)
         try:

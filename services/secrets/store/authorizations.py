@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from libs import events
 from libs.audit import Actor
-from libs.store import Database, sql
+from libs.store import Database, Outbox, sql
 from libs.store.audit import Audit
 from services.secrets.domain.authorizations import AGENT, REVOKED, SIGNING_ROLES, Granted
 from services.secrets.store.tables import account_authorizations
@@ -15,8 +16,8 @@ from services.secrets.store.tables import account_authorizations
 class AuthorizationRows:
     """Reads and writes authorizations. Nothing is cached: a right that is revoked ends at once."""
 
-    def __init__(self, db: Database, audit: Audit) -> None:
-        self._db, self._audit = db, audit
+    def __init__(self, db: Database, outbox: Outbox, audit: Audit) -> None:
+        self._db, self._outbox, self._audit = db, outbox, audit
         a = account_authorizations
         new = insert(a).values({c.name: sa.bindparam(c.name) for c in a.c})
         self._put = sql(
@@ -73,11 +74,12 @@ class AuthorizationRows:
         return bool(stored)
 
     async def revoke(self, by: Actor, account: str, signer: str, now_ms: int) -> bool:
-        """Mark as revoked; False when there is none that signs."""
-        async with self._db.transaction() as tx:
+        """Mark as revoked and tell the edges; False when there is none that signs."""
+        async with self._outbox.transaction() as tx:
             if not await tx.execute(self._revoke, account=account, signer=signer, now_ms=now_ms):
                 return False
             await self._audit.record(tx, by, "authorization.revoke", signer, account=account)
+            tx.emit(*events.signer_revoked(account, signer))
         return True
 
     async def page(self, account: str, after: tuple[str, str], most: int) -> list[Granted]:
