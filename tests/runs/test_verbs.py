@@ -288,7 +288,7 @@ async def test_a_turn_outlives_a_service_that_is_away(shop: Workshop) -> None:
     shop.provider.script.extend([Calls([download]), "It is away."])
     await shop.worker()
     turn = await shop.say()
-    assert (await shop.ended(turn.run_id))["status"] == "succeeded"
+    assert (await shop.ended(turn.run_id, within_s=30))["status"] == "succeeded"
     [_, _, result, answer] = shop.sessions.conversation(turn.session_id).log
     assert result["error"] == "The memory service is not available, try again" and answer["content"] == "It is away."
     [_, second] = shop.provider.requests
