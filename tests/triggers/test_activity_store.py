@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
+from libs import wire
 from libs.clock import now_ms
 from libs.errors import Conflict, NotFound
 from libs.hypermedia.feed import FeedPage
@@ -34,7 +36,7 @@ from services.triggers.store.firings import FiringStore
 from services.triggers.store.tables import outbox, seen_events, trigger_firings, triggers, watermarks
 from services.triggers.store.triggers import TriggerStore
 from tests.support.kit import until
-from tests.triggers.events import comment
+from tests.triggers.events import block, comment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DOCUMENT = {"type": "document-comment", "resource": "hm://site/notes"}
@@ -263,6 +265,44 @@ async def test_events_combinations_and_deletions_do_not_wait_for_each_other_in_a
             house.activity.handle(lease, event(f"bafy{n}last")), house.triggers.drop_agent(f"agent-of-{mine}")
         )
         assert not await house.triggers.of_agent(f"agent-of-{mine}")
+
+
+async def test_blocks_without_end_are_kept_as_far_as_readers_can_follow(house: House) -> None:
+    mine = account()
+    await house.trigger(mine)
+    content: list[Any] = [block("deep")]
+    for _ in range(450):
+        content = [block(children=content)]
+    (firing,) = await house.activity.handle(await house.lease(mine), event("bafy1", content=content))
+    activity = msgspec.json.decode(firing["context"])["activity"]
+    assert activity["comment"]["content"][0]["children"][0]["children"]
+    assert wire.encode(activity)
+
+
+async def test_an_event_that_always_fails_is_left_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, feed = account(), Feeds()
+    await house.trigger(mine)
+    feed.events[mine] = [comment(f"bafy{n}", at=house.now() + 60_000) for n in (3, 2, 1)]
+    handle = house.activity.handle
+    failed: list[str] = []
+
+    async def fails(lease: Lease, it: Keyed) -> list[Row]:
+        if it.key == "blob-bafy2":
+            failed.append(it.key)
+            raise RecursionError
+        return await handle(lease, it)
+
+    monkeypatch.setattr(house.activity, "handle", fails)
+    tasks = await monitored(house, feed, 1)
+
+    async def others_fired() -> bool:
+        return await house.fired(mine) == ["blob-bafy1", "blob-bafy3"]
+
+    try:
+        await until(others_fired, what="the others' firings")
+    finally:
+        await ended(tasks)
+    assert len(failed) == 3
 
 
 async def monitored(house: House, feed: Feeds, monitors: int, pace: Pace = PACE) -> list[asyncio.Task[None]]:

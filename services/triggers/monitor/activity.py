@@ -27,6 +27,7 @@ log = telemetry.get_logger("triggers")
 POLL_SECONDS: Final = 60.0
 _POLLS: Final = 16
 _CARRIERS: Final = 16
+_TRIES: Final = 3
 _LONGEST_PAUSE_S: Final = 0.5
 
 CarryOut = Callable[[Row], Awaitable[None]]
@@ -70,6 +71,7 @@ class ActivityMonitor:
         self._polling = 0
         self._carriers = asyncio.Semaphore(_CARRIERS)
         self._enrolled = 0.0
+        self._stumbles: dict[tuple[str, str], int] = {}
 
     async def run(self) -> None:
         """Poll what is due, again and again. On cancellation polls end where they are, and their feeds are free."""
@@ -149,7 +151,7 @@ class ActivityMonitor:
             if time.monotonic() - renewed >= self._pace.lease_ms / 3000:
                 renewed = time.monotonic()
                 await self._feeds.renew(lease, self._pace.lease_ms)
-            firings = await self._activity.handle(lease, event)
+            firings = await self._handle(lease, event)
             metrics.EVENTS.inc()
             metrics.ACTIVITY_FIRINGS.inc(len(firings))
             for firing in firings:
@@ -158,6 +160,22 @@ class ActivityMonitor:
             await self._feeds.begun(lease)
         if plan.baseline or plan.due:
             await self._feeds.forget(lease)
+
+    async def _handle(self, lease: Lease, event: Keyed) -> list[Row]:
+        try:
+            firings = await self._activity.handle(lease, event)
+        except (SeedError, LeaseLost):
+            raise
+        except Exception as e:  # whatever it is, one event must not hold up all that come after it for good
+            stumbled = (lease.account, event.key)
+            self._stumbles[stumbled] = self._stumbles.get(stumbled, 0) + 1
+            if self._stumbles[stumbled] < _TRIES:
+                raise
+            log.error("event left out", account=lease.account, error=type(e).__name__, exc_info=e)
+            await self._feeds.baseline(lease, [event.key])
+            firings = []
+        self._stumbles.pop((lease.account, event.key), None)
+        return firings
 
     async def _fetch(self, lease: Lease) -> list[Keyed]:
         """What the feed holds and was not handled before, newest first."""

@@ -14,7 +14,7 @@ from libs.protocol.triggers import AgentTriggerSource
 from libs.store import Database, Row, param, sql
 from services.triggers.domain.activity.keys import firing_key
 from services.triggers.domain.activity.match import Match, match
-from services.triggers.domain.activity.shapes import Activity
+from services.triggers.domain.activity.shapes import Activity, bounded
 from services.triggers.domain.activity.summary import summary_of
 from services.triggers.domain.activity.watermark import Keyed
 from services.triggers.domain.definition import ACTIVITY, ACTIVITY_SOURCES
@@ -85,7 +85,7 @@ def _activation(row: Row, event: Keyed, matched: Match) -> Activation:
     conditions: list[dict[str, Any]] = [msgspec.to_builtins(condition) for condition in matched.conditions]
     return Activation(
         key=firing_key(event.activity) or event.key,
-        event=event.activity.event,
+        event=bounded(event.activity.event),
         summary=summary_of(event.activity),
         activity_key=event.key,
         matched=conditions if row["kind"] == ACTIVITY else None,

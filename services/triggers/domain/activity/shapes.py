@@ -14,6 +14,8 @@ from typing import Any, Final
 from services.triggers.domain.activity.canonical import account_of, canonical_resource
 
 _CAPITAL: Final = re.compile(r"(?<!^)([A-Z])")
+LEVELS: Final = 96
+"""How deep an event may nest where it is kept: somebody may nest blocks without end, and readers cannot follow."""
 _NOWHERE: Final = frozenset(["undefined", "null"])
 
 
@@ -212,6 +214,15 @@ def path_of(unpacked: Any) -> list[str]:
     if isinstance(path, str):
         return [segment for segment in path.split("/") if segment]
     return [segment for segment in path if isinstance(segment, str) and segment] if isinstance(path, list) else []
+
+
+def bounded(value: Any, levels: int = LEVELS) -> Any:
+    """A JSON value as it can be kept: what is nested deeper than `levels` is left out (null)."""
+    if isinstance(value, dict):
+        return {key: bounded(each, levels - 1) for key, each in value.items()} if levels else None
+    if isinstance(value, list):
+        return [bounded(each, levels - 1) for each in value] if levels else None
+    return value
 
 
 def texts_of(value: Any) -> Iterator[str]:
