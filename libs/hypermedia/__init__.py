@@ -10,6 +10,7 @@ from libs.hypermedia.blobs import (
     profile,
     version_ref,
 )
+from libs.hypermedia.publishing import publish_file
 from libs.hypermedia.unixfs import CHUNK_BYTES, FileTree, file_blobs, ipfs_url
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "home_document",
     "ipfs_url",
     "profile",
+    "publish_file",
     "version_ref",
 ]

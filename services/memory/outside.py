@@ -1,17 +1,16 @@
-"""The world outside: downloads under the egress policy, and publishing to the HM server."""
+"""The world outside: downloads under the egress policy."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import httpx2
 
 from libs import egress
 from libs.errors import BadGateway, TooLarge
-from libs.hypermedia import CHUNK_BYTES, Blob, FileTree, PublishFailed, ipfs_url
-from libs.hypermedia.server import HypermediaServer
 from libs.protocol import limits
 from services.memory.domain.downloads import invalid_url
 
@@ -21,8 +20,6 @@ _TIMEOUTS = egress.Timeouts(connect_s=10.0, read_s=float(limits.DOWNLOAD_IDLE_TI
 _CONNECTIONS = 64
 # Unpacking is left to who reads the file: what comes is what is stored.
 _HEADERS = {"user-agent": "SeedAgents/1.0 (+https://seed.hyper.media)", "accept-encoding": "identity"}
-_BATCH_BYTES = 8 * CHUNK_BYTES
-"""Of leaves that are published in one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +32,17 @@ class Download:
 
 
 class Downloader:
-    """Fetches what accounts and models name. `max_bytes` is the operator's cap of one download (0: any)."""
+    """Fetches what accounts and models name. `max_bytes` is the operator's cap of one download (0: any).
 
-    def __init__(self, policy: egress.EgressPolicy, max_bytes: int) -> None:
-        self._cap = max_bytes
-        self._client = egress.client(
-            policy, _TIMEOUTS, max_connections=_CONNECTIONS, headers=_HEADERS, follow_redirects=True
-        )
+    `gateway` is the operator's IPFS server; it may be on a private address.
+    """
+
+    def __init__(self, policy: egress.EgressPolicy, gateway: str, max_bytes: int) -> None:
+        self._cap, self._gateway = max_bytes, gateway
+        hosts = policy.allowed_hosts | {(urlsplit(gateway).hostname or "").lower()}
+        self._anywhere = _client(policy)
+        # Of its own: nobody else's URL may name the operator's host.
+        self._operators = _client(egress.EgressPolicy(policy.allow_private, hosts))
 
     @contextlib.asynccontextmanager
     async def fetch(self, url: str, room: int | None) -> AsyncIterator[Download]:
@@ -49,84 +50,57 @@ class Downloader:
 
         Raises Invalid `Invalid download URL: <u>`, BadGateway `Could not download <u>: <cause>`.
         """
+        async with self._fetch(self._anywhere, url, url, room) as found:
+            yield found
+
+    @contextlib.asynccontextmanager
+    async def fetch_ipfs(self, cid: str, room: int | None) -> AsyncIterator[Download]:
+        """Ask the IPFS server for a file. Raises BadGateway `Could not download ipfs://<cid>: <cause>`."""
+        url, named = f"{self._gateway}/ipfs/{cid}", f"ipfs://{cid}"
+        async with self._fetch(self._operators, url, named, room) as found:
+            yield Download(named, found.content_type, found.pieces)
+
+    @contextlib.asynccontextmanager
+    async def _fetch(
+        self, client: httpx2.AsyncClient, url: str, named: str, room: int | None
+    ) -> AsyncIterator[Download]:
         try:
-            request = self._client.build_request("GET", url)
+            request = client.build_request("GET", url)
         except (httpx2.InvalidURL, ValueError):
-            raise invalid_url(url) from None
+            raise invalid_url(named) from None
         try:
-            response = await self._client.send(request, stream=True)
+            response = await client.send(request, stream=True)
         except (httpx2.HTTPError, httpx2.InvalidURL) as e:
-            raise BadGateway(f"Could not download {url}: {_cause(e)}") from None
+            raise BadGateway(f"Could not download {named}: {_cause(e)}") from None
         try:
             if not response.is_success:
-                raise BadGateway(f"Could not download {url}: HTTP {response.status_code}")
+                raise BadGateway(f"Could not download {named}: HTTP {response.status_code}")
             content_type = response.headers.get("content-type") or None
-            yield Download(str(response.url), content_type, self._pieces(url, response, room))
+            yield Download(str(response.url), content_type, self._pieces(named, response, room))
         finally:
             await response.aclose()
 
-    async def _pieces(self, url: str, response: httpx2.Response, room: int | None) -> AsyncIterator[bytes]:
+    async def _pieces(self, named: str, response: httpx2.Response, room: int | None) -> AsyncIterator[bytes]:
         size = 0
         try:
             async for piece in response.aiter_bytes():
                 size += len(piece)
                 if self._cap and size > self._cap:
-                    raise BadGateway(f"Download of {url} failed: the file is larger than {self._cap} bytes")
+                    raise BadGateway(f"Download of {named} failed: the file is larger than {self._cap} bytes")
                 if room is not None and size > room:
                     raise TooLarge("Account storage is full")
                 yield piece
         except (httpx2.HTTPError, httpx2.StreamError) as e:
-            raise BadGateway(f"Download of {url} failed: {_cause(e)}") from None
+            raise BadGateway(f"Download of {named} failed: {_cause(e)}") from None
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        await self._anywhere.aclose()
+        await self._operators.aclose()
 
 
-class Publisher:
-    """Publishes files to the HM server, block by block: a few leaves are held at a time."""
-
-    def __init__(self, server: HypermediaServer) -> None:
-        self._server = server
-
-    async def publish(self, path: str, pieces: AsyncIterator[bytes]) -> tuple[str, str]:
-        """CID and URL of a file. Raises BadGateway `Could not publish <path>: <cause>`."""
-        tree = FileTree()
-        batch: list[Blob] = []
-        root: Blob | None = None
-        async for chunk in _chunks(pieces):
-            root = tree.leaf(chunk)
-            batch.append(root)
-            if sum(len(blob.data) for blob in batch) >= _BATCH_BYTES:
-                await self._send(path, batch)
-                batch = []
-        nodes = tree.nodes()
-        await self._send(path, [*batch, *nodes])
-        root = nodes[-1] if nodes else root
-        assert root is not None, "also an empty file has a leaf"
-        return root.name, ipfs_url(root)
-
-    async def _send(self, path: str, blobs: Sequence[Blob]) -> None:
-        if not blobs:
-            return
-        try:
-            await self._server.publish(list(dict.fromkeys(blobs)))
-        except PublishFailed as e:
-            raise BadGateway(f"Could not publish {path}: {e}") from None
-
-
-async def _chunks(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes in pieces of CHUNK_BYTES; one empty piece when there are none."""
-    left = bytearray()
-    some = False
-    async for piece in pieces:
-        left += piece
-        while len(left) >= CHUNK_BYTES:
-            some = True
-            yield bytes(left[:CHUNK_BYTES])
-            del left[:CHUNK_BYTES]
-    if left or not some:
-        yield bytes(left)
+def _client(policy: egress.EgressPolicy) -> httpx2.AsyncClient:
+    return egress.client(policy, _TIMEOUTS, max_connections=_CONNECTIONS, headers=_HEADERS, follow_redirects=True)
 
 
 def _cause(error: Exception) -> str:

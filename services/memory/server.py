@@ -22,7 +22,7 @@ from services.memory.api.files import MemoryApi
 from services.memory.api.tools import ToolDocumentsApi
 from services.memory.domain.tools import builtins
 from services.memory.domain.uploads import Bounds
-from services.memory.outside import Downloader, Publisher
+from services.memory.outside import Downloader
 from services.memory.settings import MemorySettings
 from services.memory.store.drops import DropStore
 from services.memory.store.files import FileStore
@@ -55,9 +55,10 @@ class Service:
         bounds = Bounds(settings.uploads_per_account, settings.upload_idle_ms)
         self._uploads = UploadStore(self._db, self._outbox, self._objects, files, spaces, bounds, now=now_ms)
         policy = EgressPolicy(settings.allow_private_downloads, settings.allowed_hosts())
-        self._downloader = Downloader(policy, settings.download_bytes)
+        gateway = settings.ipfs_server_url or settings.hm_server_url
+        self._downloader = Downloader(policy, gateway, settings.download_bytes)
         self._hypermedia = HypermediaServer(settings.hm_server_url)
-        outside = (self._downloader, Publisher(self._hypermedia))
+        outside = (self._downloader, self._hypermedia)
         memory = MemoryApi(self._db, access, files, self._uploads, spaces, self._drops, *outside, now_ms)
 
         verifier, answers = TokenVerifier("memory", key), Answers(self._db)

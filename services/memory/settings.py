@@ -31,6 +31,9 @@ class MemorySettings(Settings):
     hm_server_url: str = Field(
         default="https://hyper.media", description="Hypermedia server that files are published to."
     )
+    ipfs_server_url: str = Field(
+        default="", description="IPFS server that files are fetched from; empty: the HM server."
+    )
     memory_sweep_ms: int = Field(
         default=2_000, ge=50, description="How often memory looks for uploads and objects that are to be discarded."
     )
@@ -40,10 +43,10 @@ class MemorySettings(Settings):
     def _usable(cls, value: str) -> str:
         return location(value)
 
-    @field_validator("hm_server_url")
+    @field_validator("hm_server_url", "ipfs_server_url")
     @classmethod
     def _hm_url(cls, value: str) -> str:
-        return http_url(value)
+        return http_url(value) if value else value
 
     def allowed_hosts(self) -> frozenset[str]:
         """The hosts of `allowed_download_hosts`, in lower case."""

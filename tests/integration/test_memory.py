@@ -12,9 +12,11 @@ import asyncpg
 import pytest
 from aiohttp import web
 from msgspec import UNSET
+from seed.memory.v1 import memory_pb2, memory_pb2_grpc
 
 from libs import wire
 from libs.client import ApiError, Client
+from libs.errors import SeedError
 from libs.hypermedia import file_blobs
 from libs.protocol.actions import (
     AbortFileUpload,
@@ -28,6 +30,7 @@ from libs.protocol.actions import (
 )
 from libs.protocol.memory import AgentMemoryBinaryFile, AgentMemoryEntry, AgentMemoryTextFile
 from libs.protocol.sessions import MemoryUploadTarget
+from libs.rpc import Peer, TokenSigner
 from libs.stack import Stack
 from libs.stack.ports import free_ports
 from tests.integration.conftest import ENVIRONMENT
@@ -47,7 +50,13 @@ def hm_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, hm_port: int) -> Iterator[Stack]:
+def ipfs_port() -> int:
+    (port,) = free_ports(1)
+    return port
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, hm_port: int, ipfs_port: int) -> Iterator[Stack]:
     """A stack of two edges that downloads from 127.0.0.1 and publishes to a server of the tests."""
     env = {
         **ENVIRONMENT,
@@ -56,6 +65,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, hm_port: int) -> Iterator[Sta
         "SEED_AGENTS_STORAGE_PER_ACCOUNT_BYTES": str(STORAGE),
         "SEED_AGENTS_MEMORY_SWEEP_MS": "100",
         "SEED_AGENTS_HM_SERVER_URL": f"http://127.0.0.1:{hm_port}",
+        "SEED_AGENTS_IPFS_SERVER_URL": f"http://localhost:{ipfs_port}",
     }
     with Stack(tmp_path_factory.mktemp("memory") / "data", 0, edges=2, workers=1, env=env) as running:
         yield running
@@ -551,6 +561,45 @@ async def test_downloads(world: World, home: Stack, site: Site, unused_port: int
         "x/y.md",
     ]
     await only_owned_objects_are_left(home)
+
+
+async def test_files_of_ipfs_come_from_the_operators_server(world: World, home: Stack, ipfs_port: int) -> None:
+    owner = await world.owner()
+    cid = file_blobs(b"hello")[-1].name
+    memory = Peer("memory", home.addresses["memory"], TokenSigner("runs-worker", home.internal_key))
+    fetch = memory.stub(memory_pb2_grpc.MemoryServiceStub).DownloadFromIpfs
+
+    async def download(cid: str, path: str = "", account: str = owner.client.account) -> memory_pb2.Entry:
+        request = memory_pb2.DownloadFromIpfsRequest(agent_id=owner.agent, cid=cid, path=path)
+        return (await memory.call(fetch, request, account=account)).entry
+
+    async def serve(request: web.Request) -> web.Response:
+        if request.match_info["cid"] != cid:
+            raise web.HTTPNotFound
+        return web.Response(body=b"hello", content_type="image/png")
+
+    app = web.Application()
+    app.router.add_get("/ipfs/{cid}", serve)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", ipfs_port).start()
+    try:
+        entry = await download(cid)
+        assert (entry.path, entry.size, entry.mime_type) == (f"ipfs/{cid}.png", 5, "image/png")
+        assert (await download(cid, "a/b.bin")).path == "a/b.bin"
+        for asked, status, text in (
+            ("b" * 59, 502, f"Could not download ipfs://{'b' * 59}: HTTP 404"),
+            ("../x", 400, "Invalid IPFS CID: ../x"),
+        ):
+            with pytest.raises(SeedError) as e:
+                await download(asked)
+            assert (e.value.status, e.value.message) == (status, text)
+        with pytest.raises(SeedError) as e:
+            await download(cid, account=world.client().account)
+        assert (e.value.status, e.value.message) == (404, "Agent not found")
+    finally:
+        await runner.cleanup()
+        await memory.close()
 
 
 async def test_publishing(world: World, hm_port: int) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 from seed.memory.v1 import memory_pb2 as pb
 
-from libs.errors import Forbidden, Invalid
+from libs.errors import BadGateway, Forbidden, Invalid
+from libs.hypermedia import PublishFailed, ipfs_url, publish_file
+from libs.hypermedia.publishing import Publishes
 from libs.protocol import limits
 from libs.protocol.files import check_chunk, guessed_type
 from libs.rpc import Caller
@@ -16,7 +18,7 @@ from services.memory.api.access import READER, WRITER, AgentAccess
 from services.memory.domain import downloads, listing, paths
 from services.memory.domain.listing import Entry
 from services.memory.domain.uploads import checked_size
-from services.memory.outside import Downloader, Publisher
+from services.memory.outside import Downloader
 from services.memory.store.drops import DropStore
 from services.memory.store.files import FileStore
 from services.memory.store.spaces import Space, SpaceStore
@@ -38,12 +40,12 @@ class MemoryApi:
         spaces: SpaceStore,
         drops: DropStore,
         downloader: Downloader,
-        publisher: Publisher,
+        hypermedia: Publishes,
         now: Callable[[], int],
     ) -> None:
         self._db, self._access, self._files, self._uploads = db, access, files, uploads
         self._spaces, self._drops, self._now = spaces, drops, now
-        self._downloader, self._publisher = downloader, publisher
+        self._downloader, self._hypermedia = downloader, hypermedia
 
     async def ListMemory(
         self, request: pb.ListMemoryRequest, caller: Caller
@@ -103,6 +105,20 @@ class MemoryApi:
             entry=_entry(entry), final_url=found.final_url, content_type=found.content_type, agent_id=space.agent_id
         )
 
+    async def DownloadFromIpfs(
+        self, request: pb.DownloadFromIpfsRequest, caller: Caller
+    ) -> pb.DownloadFromIpfsResponse:
+        """Fetch a file of IPFS into a file."""
+        space = await self._space(caller, request.agent_id, WRITER)
+        if not limits.IPFS_CID.fullmatch(request.cid):
+            raise Invalid(f"Invalid IPFS CID: {request.cid}")
+        chosen = paths.normalized(request.path or f"ipfs/{request.cid}")
+        room = await self._spaces.room(space.owner)
+        async with self._downloader.fetch_ipfs(request.cid, room) as found:
+            path = downloads.target(chosen, found.final_url, found.content_type, self._now())
+            entry = await self._files.write(space, path, found.pieces)
+        return pb.DownloadFromIpfsResponse(entry=_entry(entry), content_type=found.content_type)
+
     async def UploadToIpfs(self, request: pb.UploadToIpfsRequest, caller: Caller) -> pb.UploadToIpfsResponse:
         """Publish a file."""
         space = await self._space(caller, request.agent_id, WRITER)
@@ -110,8 +126,13 @@ class MemoryApi:
         # What has been published cannot be rolled back, so the signature is taken before.
         async with self._db.transaction():
             pass
-        cid, url = await self._publisher.publish(opened.entry.path, opened.pieces)
-        return pb.UploadToIpfsResponse(entry=_entry(opened.entry), cid=cid, url=url, agent_id=space.agent_id)
+        try:
+            root = await publish_file(self._hypermedia, opened.pieces)
+        except PublishFailed as e:
+            raise BadGateway(f"Could not publish {opened.entry.path}: {e}") from None
+        return pb.UploadToIpfsResponse(
+            entry=_entry(opened.entry), cid=root.name, url=ipfs_url(root), agent_id=space.agent_id
+        )
 
     async def BeginUpload(self, request: pb.BeginUploadRequest, caller: Caller) -> pb.BeginUploadResponse:
         """Open an upload in chunks."""
