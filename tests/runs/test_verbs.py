@@ -40,7 +40,7 @@ class Backends:
 
     def __init__(self) -> None:
         self.attachments: dict[str, tuple[str, bytes]] = {}
-        self.file = b""
+        self.file, self.names = b"", list[str]()
         self.taken: list[bytes] = []
 
     async def ReadAttachment(
@@ -59,6 +59,10 @@ class Backends:
     async def ReadFile(
         self, request: memory_pb2.ReadFileRequest, caller: Caller
     ) -> AsyncIterator[memory_pb2.ReadFileResponse]:
+        if self.names:
+            entries = [memory_pb2.Entry(path=name) for name in self.names]
+            yield memory_pb2.ReadFileResponse(directory=memory_pb2.Directory(path=request.path, entries=entries))
+            return
         entry = memory_pb2.Entry(path=request.path, size=len(self.file))
         yield memory_pb2.ReadFileResponse(file=memory_pb2.File(entry=entry, text=True))
         for at in range(0, len(self.file), limits.MIB):
@@ -209,6 +213,17 @@ async def test_of_a_long_file_the_beginning_is_told(backends: Backends, verbs: V
     value = (await verbs.execute("read", ACTOR, {"address": "~/memory/long.txt"})).value
     assert value["truncated"] is True and value["content"].endswith("\n[truncated]")
     assert len(value["content"].encode()) == limits.RESULT_MARKDOWN_BYTES + len("\n[truncated]")
+
+
+async def test_of_a_long_directory_the_beginning_is_listed(backends: Backends, verbs: Verbs) -> None:
+    backends.names = [f"{n:05}" for n in range(10)]
+    value = (await verbs.execute("read", ACTOR, {"address": "~/memory/d/"})).value
+    assert len(value["entries"]) == 10 and "truncated" not in value
+    backends.names = [f"{n:05}" for n in range(10_000)]
+    value = (await verbs.execute("read", ACTOR, {"address": "~/memory/d/"})).value
+    assert 1_000 < len(value["entries"]) < 10_000 and value["truncated"] is True
+    assert len(json.dumps(value["entries"], separators=(",", ":"))) <= limits.RESULT_MARKDOWN_BYTES + 10_000
+    assert f"The first {len(value['entries'])} of them are listed." in value["summary"]
 
 
 async def test_callables_run_for_whom_they_are_granted(verbs: Verbs) -> None:

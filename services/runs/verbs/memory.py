@@ -8,6 +8,7 @@ from typing import Any
 from seed.memory.v1 import memory_pb2 as pb
 from seed.memory.v1 import memory_pb2_grpc
 
+from libs.protocol import json_bytes
 from libs.protocol.limits import MIB, RESULT_MARKDOWN_BYTES
 from libs.rpc import Peer
 from services.runs.domain.addresses import Form, Reading, Writing, flag, text_option
@@ -174,9 +175,18 @@ def _directory(directory: pb.Directory) -> dict[str, Any]:
     where = f"{directory.path}/" if directory.path else "~/memory/"
     folders = sum(entry.directory for entry in directory.entries)
     held = f"{len(directory.entries) - folders} files and {folders} directories, {directory.total_bytes} bytes"
+    shown, left = [], RESULT_MARKDOWN_BYTES
+    for entry in map(_entry, directory.entries):
+        left -= len(json_bytes(entry))
+        if left < 0:
+            break
+        shown.append(entry)
+    cut = len(shown) < len(directory.entries)
+    first = f" The first {len(shown)} of them are listed." if cut else ""
     return {
-        "summary": f"{where} holds {held}." if directory.entries else f"{where} is empty.",
+        "summary": f"{where} holds {held}.{first}" if directory.entries else f"{where} is empty.",
         "path": directory.path,
-        "entries": [_entry(entry) for entry in directory.entries],
+        "entries": shown,
         "totalBytes": directory.total_bytes,
+        **({"truncated": True} if cut else {}),
     }
