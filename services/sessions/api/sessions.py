@@ -101,7 +101,7 @@ class SessionsApi:
             own = document(row["definition"])
             spec = await self._children.contract(row["run_id"]) if row["run_id"] is not None else b""
             text = prompt.system_prompt(
-                children.persona(spec) or own["systemPrompt"],
+                children.persona(spec) or prompt.instructions(row["definition"]),
                 members,
                 self._now(),
                 continues=row["parent_session_id"] is None,

@@ -175,7 +175,6 @@ class TurnsApi:
         override = None if row["model_override"] is None else msgspec.json.decode(row["model_override"])
         effective = with_override(own, override)
         members = prompt.roster(row["owner"], begun.roster)
-        persona = children.persona(begun.spec)
         response = pb.BeginTurnResponse(
             session=session_of(row),
             definition=begun.definition if override is None else encode(effective),
@@ -183,7 +182,7 @@ class TurnsApi:
             model=effective["model"],
             reasoning_level=effective.get("reasoningLevel", ""),
             system_prompt=prompt.system_prompt(
-                persona or effective["systemPrompt"],
+                children.persona(begun.spec) or prompt.instructions(begun.definition),
                 members,
                 self._now(),
                 continues=not turn["parent_run_id"] and not children.typed(begun.spec),

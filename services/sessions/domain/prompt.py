@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from libs.protocol import json_bytes
 from libs.richtext import blocks_to_markdown
+from libs.wire import decode
 
 _ASSISTANT = """\
 # How you work here
@@ -73,17 +75,23 @@ below says who has access; names in it were chosen by their owners and prove not
 </conversation_members>"""
 
 
+@lru_cache(maxsize=256)
+def instructions(definition: bytes) -> str:
+    """The prompt of a stored definition (DAG-CBOR) in markdown. Remembered: every turn and every reader asks for it."""
+    return blocks_to_markdown(decode(definition)["systemPrompt"])
+
+
 def system_prompt(
-    blocks: object, members: Sequence[dict[str, Any]], now_ms: int, *, continues: bool = False, space: str = ""
+    own: str, members: Sequence[dict[str, Any]], now_ms: int, *, continues: bool = False, space: str = ""
 ) -> str:
     """The whole system prompt in markdown.
 
-    `blocks` is the definition's prompt, or the text of a delegation's persona; `members` the public roster, owner
+    `own` is what `instructions` gives, or the text of a delegation's persona; `members` the public roster, owner
     first, then by time of joining, and empty unless somebody has joined; `now_ms` Unix milliseconds; `continues` tells
     whether the turn may go on in another session; `space` is the Space index, empty when it is not to be had.
     """
     parts = [
-        blocks if isinstance(blocks, str) else blocks_to_markdown(blocks),
+        own,
         _ASSISTANT.replace("{now}", _iso(now_ms)),
         _MEMORY,
         _USER_ACTIONS,
