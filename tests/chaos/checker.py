@@ -11,7 +11,20 @@ from tests.chaos.history import FINAL, TERMINAL, Event, History, Run, Seen, Sess
 
 def violations(history: History) -> list[str]:
     """Everything that is wrong, one sentence each; empty when nothing is."""
-    rules = (_messages, _logs, _turns, _tools, _shown, _delegations, _runs, _statuses, _seen, _followed, _leftovers)
+    rules = (
+        _messages,
+        _logs,
+        _turns,
+        _tools,
+        _shown,
+        _delegations,
+        _continuations,
+        _runs,
+        _statuses,
+        _seen,
+        _followed,
+        _leftovers,
+    )
     return [found for rule in rules for found in rule(history)]
 
 
@@ -63,7 +76,9 @@ def _no_answer(tag: str, message: Event, session: Session, parked: set[str]) -> 
     """Acknowledged without an event: only for a turn that stood behind another, parked, or was stopped unbegun."""
     turns = [turn for turn in session.turns if message.id in turn.messages]
     # After a failure the message may have been sent again while another turn was live.
-    if len(turns) > 1 or any(t.behind or t.run in parked or (t.status, t.answer) == ("canceled", "") for t in turns):
+    if len(turns) > 1 or any(
+        t.behind or t.continued or t.run in parked or (t.status, t.answer) == ("canceled", "") for t in turns
+    ):
         return
     yield f"{tag}: was acknowledged without an answer, though its turn was waited for"
 
@@ -121,6 +136,9 @@ def _one_ending(turn: Turn, events: list[Event]) -> Iterator[str]:
     if len(finals) > 1:
         yield f"{name}: has {len(finals)} final answers"
     match turn.status:
+        case "succeeded" if turn.continued:
+            if finals or errors:
+                yield f"{name}: ended with a successor and with more"
         case "succeeded":
             if not finals:
                 yield f"{name}: succeeded without an answer"
@@ -242,6 +260,28 @@ def _delegated(call: str, parent: str, found: list[Turn], result: dict[str, obje
         yield f"call {call} is not answered by its child {found[0].run}: {result}"
     elif told.get("status") != found[0].status:
         yield f"call {call} is answered with {told.get('status')}, its child {found[0].status}"
+
+
+def _continuations(history: History) -> Iterator[str]:
+    """A turn that let a successor answer has exactly that one, with its message; no other session says it goes on."""
+    sessions = {session.id: session for session in history.sessions}
+    successors = Counter(turn.continued for session in history.sessions for turn in session.turns if turn.continued)
+    for session in history.sessions:
+        if session.before and successors[session.id] != 1:
+            yield f"session {session.id} goes on from {session.before}, which {successors[session.id]} turns say"
+        for turn in session.turns:
+            after = sessions.get(turn.continued)
+            if not turn.continued:
+                continue
+            if after is None or after.before != session.id:
+                yield f"turn {turn.run}: its successor {turn.continued} is not there"
+                continue
+            asked = after.events[1].payload.get("meta", {}).get("continuedFrom", {}) if len(after.events) > 1 else {}
+            if asked.get("eventId") not in turn.messages:
+                yield f"turn {turn.run}: its successor {after.id} answers something else"
+            results = [e.payload.get("output") for e in session.events if e.run == turn.run and e.type == "tool_result"]
+            if not any(isinstance(out, dict) and out.get("successorSessionId") == after.id for out in results):
+                yield f"turn {turn.run}: no call of it has the successor {after.id} as its result"
 
 
 def _runs(history: History) -> Iterator[str]:

@@ -70,6 +70,8 @@ class Turn:
     parent: str = ""
     call: str = ""
     finished_at: int = 0
+    continued: str = ""
+    """The session that answers in its place."""
 
 
 @dataclass(slots=True)
@@ -90,6 +92,8 @@ class Session:
     last_seq: int
     events: list[Event] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
+    before: str = ""
+    """The session that it goes on from."""
 
 
 @dataclass(slots=True)

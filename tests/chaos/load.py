@@ -113,7 +113,8 @@ class Writer:
                 # Signed anew, as a person does who presses the button twice.
                 again = await self._insisting.send(action)
                 # What was not waited for may have its event by now; what had one keeps it.
-                if answer["assistantEventId"] not in ("", again["assistantEventId"]):
+                names = ("assistantEventId", "continuedToSessionId")
+                if any(answer.get(name, "") not in ("", again.get(name)) for name in names):
                     self.trouble.append(f"{tag}: sent twice, answered {answer} and {again}")
             one.outcome, one.answer = "ok", answer["assistantEventId"]
         except ApiError as e:

@@ -13,7 +13,7 @@ from tests.chaos.history import TAG, Shown
 
 WORK = (
     *("instant", "instant", "instant", "slow", "slow", "long", "tools", "tools", "delegate", "delegate"),
-    *("flaky", "refused", "broken"),
+    *("flaky", "refused", "broken", "switch"),
 )
 """What a message may ask for; repeated ones more often."""
 CHILD_WORK = ("instant", "slow", "tools", "long", "refused")
@@ -50,8 +50,13 @@ class Model:
         fails, status = _FAILS.get(kind, (0, 0))
         if self._asked[tag] <= fails:
             return Fail(status, f"{FAILURE} of {tag}")
-        if kind in ("tools", "delegate") and not any(f"{tag} " in arguments for _, arguments in tools.values()):
+        asked = any(f"{tag} " in arguments for _, arguments in tools.values())
+        if kind in ("tools", "delegate") and not asked:
             return self._work(tag, kind)
+        if kind == "switch" and not asked and not _text(messages[1]["content"]).startswith("<session_continuation>"):
+            handoff = {"purpose": f"{tag} goes on", "currentRequest": f"{tag} is to be answered"}
+            call = {"reason": "refocus", "title": f"{tag} moved", "description": "Elsewhere.", "handoff": handoff}
+            return Calls([("continue_session", call)], before=f"Moving {tag}.")
         return self._final(tag, _TAKES_S.get(kind, 0.0))
 
     def _final(self, tag: str, seconds: float) -> Say:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import asyncpg
 import msgspec
+from msgspec import UNSET
 
 from libs.client import Client, Key
 from libs.protocol.agents import AgentDefinition
@@ -178,7 +179,9 @@ async def _gather(people: _People, model: Model) -> History:
             got = await client.session(info.id)
             events = [Event(e.id, e.seq, e.event, written.get(e.id, "")) for e in got.events]
             mine = [_turn(row) for row in turns if row["session_id"] == info.id]
-            history.sessions.append(Session(info.id, got.session.status, last_seqs[info.id], events, mine))
+            link = got.session.continued_from
+            before = "" if link is UNSET else link.session_id  # pyright: ignore[reportAttributeAccessIssue]
+            history.sessions.append(Session(info.id, got.session.status, last_seqs[info.id], events, mine, before))
         roots = {row["root_run_id"] or row["run_id"] for row in turns if row["agent_id"] == agent}
         for root in sorted(roots):
             tree = (await client.call("ListRuns", rootRunId=root, limit=200)).runs
@@ -211,6 +214,7 @@ def _turn(row: asyncpg.Record) -> Turn:
         parent=row["parent_run_id"],
         call=row["parent_tool_call_id"],
         finished_at=row["finished_at"] or 0,
+        continued=row["continued_to"] or "",
     )
 
 

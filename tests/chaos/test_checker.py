@@ -105,6 +105,49 @@ def test_who_need_not_be_given_an_answer(change: dict[str, Any]) -> None:
     assert not [found for found in violations(history) if found.startswith("m-1: was acknowledged")]
 
 
+def moved() -> History:
+    """A message that was answered in a successor."""
+    history = good()
+    output = {"continuationId": "C", "successorSessionId": "S3", "title": "t"}
+    before = Session(
+        "S0", "idle", 3,
+        [Event("g1", 1, said("user", "[m-5 switch] please")), Event("g2", 2, called("k5", "continue_session"), "R6"),
+         Event("g3", 3, result("k5", output), "R6")],
+        [Turn("R6", 1, ["g1"], finished_at=5, continued="S3")],
+    )  # fmt: skip
+    copy = {**said("user", "[m-5 switch] please"), "meta": {"continuedFrom": {"eventId": "g1"}}}
+    after = Session(
+        "S3", "idle", 3,
+        [Event("h1", 1, {**said("user", "handoff [m-4 slow]"), "actor": "system"}), Event("h2", 2, copy),
+         Event("h3", 3, said("assistant", "final 9 to m-5."), "R7")],
+        [Turn("R7", 1, ["h2"], answer="h3", finished_at=6)], before="S0",
+    )  # fmt: skip
+    history.sessions += [before, after]
+    history.sent.append(Sent("m-5", "S0", "ok", ""))
+    history.runs += [Run("R6", "succeeded"), Run("R7", "succeeded")]
+    return history
+
+
+def test_a_history_with_a_successor_holds() -> None:
+    assert violations(moved()) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "found"),
+    [
+        (lambda h: setattr(h.sessions[3], "before", ""), "its successor S3 is not there"),
+        (lambda h: h.sessions[3].turns.append(Turn("R8", 2, [], continued="S3")), "which 2 turns say"),
+        (lambda h: in_place(h, "h2", meta={"continuedFrom": {"eventId": "g9"}}), "answers something else"),
+        (lambda h: in_place(h, "g3", output={}), "as its result"),
+        (lambda h: append(h, said("assistant", "final 8 to m-5."), "R6", 2), "with a successor and with more"),
+    ],
+)
+def test_what_may_be_wrong_with_a_successor(spoil: Callable[[History], object], found: str) -> None:
+    history = moved()
+    spoil(history)
+    assert any(found in violation for violation in violations(history)), violations(history)
+
+
 def event(history: History, name: str) -> Event:
     return next(e for session in history.sessions for e in session.events if e.id == name)
 

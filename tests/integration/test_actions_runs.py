@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from libs.protocol.actions import CancelRun, GetRun, ListRuns
+from libs.protocol.actions import CancelRun, GetRun, ListRuns, StopSession
 from libs.protocol.runs import RunInfo
+from libs.protocol.ws import WsRunChange
 from libs.stack.scripted import Fail, Say
-from tests.support.kit import NOWHERE, World, refused
+from tests.support.kit import NOWHERE, World, refused, until
 
 
 async def runs(client: Any, **fields: Any) -> list[RunInfo]:
@@ -123,3 +124,54 @@ async def test_cancel_of_a_queued_run_leaves_the_turn_before_it(world: World) ->
     await owner.at_rest(session)
     assert [run.status for run in await owner.runs(session)] == ["canceled", "succeeded"]
     assert len(owner.provider.requests) == 1
+
+
+@pytest.mark.parametrize("by", ["run", "session"])
+async def test_cancel_of_a_run_that_pauses_before_another_try(world: World, by: str) -> None:
+    """A message behind another one is tried again after a failure; while it pauses nothing of it is at work."""
+    gate = asyncio.Event()
+    owner = await world.owner("After all.")
+    owner.provider.script += [Say(("a", "b"), gate=gate), Say(("c",), cut=True)]
+    session = await owner.session()
+    watch = world.watch(owner.client, f"sessions/{session}")
+    turn = asyncio.create_task(owner.client.message(session, "one"))
+    await watch.streamed("a")
+    await owner.client.message(session, "two")
+    gate.set()
+    await turn
+
+    async def pauses() -> bool:
+        [second, _] = await owner.runs(session)
+        return second.status == "queued" and len(owner.provider.requests) == 2
+
+    await until(pauses, what="the pause")
+    if by == "run":
+        assert (await owner.client.call(CancelRun(run_id=(await owner.runs(session))[0].id))).canceled
+    else:
+        assert (await owner.client.call(StopSession(session_id=session))).stopped
+    assert (await owner.at_rest(session)).status == "idle"
+    assert (await owner.client.message(session, "three")).assistant_event_id
+    assert [run.status for run in await owner.runs(session)] == ["succeeded", "canceled", "succeeded"]
+    assert await owner.said(session) == [
+        ("user", "one"), ("user", "two"), ("assistant", "ab"), ("user", "three"), ("assistant", "After all."),
+    ]  # fmt: skip
+
+
+async def test_the_tree_key_replays_and_goes_on(world: World) -> None:
+    """A subscriber that comes late gets every run of the tree as it is, then what changes."""
+    gate = asyncio.Event()
+    owner = await world.owner(Say(("a", "b"), gate=gate))
+    session = await owner.session()
+    watch = world.watch(owner.client, f"sessions/{session}")
+    turn = asyncio.create_task(owner.client.message(session, "hi"))
+    await watch.streamed("a")
+    [run] = await owner.runs(session)
+    late = world.watch(world.at(owner.client, 1), f"runs/{run.id}")
+    first = await late.kind(WsRunChange)
+    assert (first.value.id, first.value.status) == (run.id, "running")
+    gate.set()
+    await turn
+    last = await late.wait(lambda e: isinstance(e, WsRunChange) and e.value.status == "succeeded")
+    assert last.value.usage.total == 10
+    ended = world.watch(owner.client, f"runs/{run.id}")
+    assert (await ended.kind(WsRunChange)).value == last.value
