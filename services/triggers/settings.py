@@ -21,7 +21,7 @@ class TriggersSettings(Settings):
         default=60, ge=1, description="Deliveries a minute that one webhook takes on the average."
     )
     activity_poll_interval_ms: int = Field(
-        default=5_000, ge=100, description="Time between two looks at schedules and at the activity feed."
+        default=5_000, ge=10, description="Time between two looks at schedules and at the activity feed."
     )
     activity_page_size: int = Field(default=50, ge=1, le=500, description="Events a page of the activity feed.")
     activity_max_pages: int = Field(default=5, ge=1, le=100, description="Pages of the activity feed a poll.")

@@ -67,10 +67,12 @@ class Feed:
 
     def __init__(self, db: Database, outbox: Outbox, now: Callable[[], int]) -> None:
         self._db, self._outbox, self._now = db, outbox, now
+        self._dealt_with = Position()
 
     async def ended(self, after: Position, limit: int) -> list[tuple[Position, Row]]:
         """The runs that have ended after a place, in order; what comes before it is forgotten."""
-        if after != Position():
+        if after > self._dealt_with:
+            self._dealt_with = after
             await self._db.execute(_dealt_with, xid=after.xid, n=after.n)
             await self._db.execute(_forget, before=self._now() - _KEEP_MS)
         rows = await self._db.fetch(_ended, xid=after.xid, n=after.n, limit=limit)

@@ -14,9 +14,14 @@ from services.triggers.store.tables import cursors
 
 _c = cursors.c
 
-_open = sql(insert(cursors).values(feed=text("feed"), position=sa.literal_column("''")).on_conflict_do_nothing())
-_hold = sql(sa.select(_c.position).where(_c.feed == text("feed")).with_for_update(skip_locked=True))
-_move = sql(sa.update(cursors).where(_c.feed == text("feed")).values(position=text("position")))
+# A lock of this kind writes nothing: a feed that rests costs no disk.
+_hold = sql(sa.select(sa.func.pg_try_advisory_xact_lock(sa.func.hashtextextended(text("feed"), sa.text("1")))))
+_position = sql(sa.select(_c.position).where(_c.feed == text("feed")))
+_move = sql(
+    insert(cursors)
+    .values(feed=text("feed"), position=text("position"))
+    .on_conflict_do_update(index_elements=["feed"], set_={"position": text("position")})
+)
 
 
 class Cursor:
@@ -40,7 +45,6 @@ class CursorStore:
     @asynccontextmanager
     async def hold(self, feed: str) -> AsyncIterator[Cursor | None]:
         """The cursor of a feed, or None while another process holds it. It is free again on leaving."""
-        await self._db.execute(_open, feed=feed)
         async with self._db.transaction() as tx:
-            row = await tx.fetchrow(_hold, feed=feed)
-            yield None if row is None else Cursor(tx, feed, row["position"])
+            mine = await tx.fetchval(_hold, feed=feed)
+            yield Cursor(tx, feed, await tx.fetchval(_position, feed=feed) or "") if mine else None
