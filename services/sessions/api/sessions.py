@@ -104,7 +104,8 @@ class SessionsApi:
                 children.persona(spec) or prompt.instructions(row["definition"]),
                 members,
                 self._now(),
-                continues=row["parent_session_id"] is None,
+                # The turn that a delegation opened may not; later ones, which people open, may.
+                continues=not children.typed(spec) and (row["parent_session_id"] is None or not row["live_turns"]),
                 space=await self._spaces.text(row["owner"], row["agent_id"], own, children.tools(spec)),
             )
         return pb.GetSessionResponse(
