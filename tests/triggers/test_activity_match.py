@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from libs import wire
+from libs.protocol import json_bytes
 from libs.protocol.triggers import AgentTriggerSource
 from services.triggers.domain.activity.canonical import canonical_resource, is_below, names_resource
 from services.triggers.domain.activity.keys import event_key, firing_key
 from services.triggers.domain.activity.match import match, wait_matches
-from services.triggers.domain.activity.shapes import Activity
+from services.triggers.domain.activity.shapes import Activity, bounded
 from services.triggers.domain.activity.summary import summary_of
 from services.triggers.domain.activity.times import event_time
+from services.triggers.domain.firing import Activation, Fired, context, message
 from tests.triggers.events import block, citation, comment, contact, doc_update, raw_blob, raw_mention, unpacked
 
 
@@ -335,6 +338,16 @@ def test_no_event_raises(event: Any, given_source: AgentTriggerSource) -> None:
     assert at is None or 0 <= at <= 8_640_000_000_000_000
     for text in (event_key(activity), firing_key(activity), summary_of(activity)):
         assert text is None or ("\x00" not in text and 0 < len(text.encode()) <= 2100)
+
+
+@given(EVENTISH)
+def test_every_event_can_be_kept_and_shown(event: Any) -> None:
+    whole = {"type": "comment", "id": "x", "more": event}
+    fired = Fired("t", "T", {"type": "webhook"}, [], "Do.")
+    activation = Activation(key="k", event=bounded(whole), summary="s", activity_key="k")
+    told = msgspec.json.decode(json_bytes(context(fired, "f", 1, activation)))
+    assert wire.encode(told) and message(told, "k")
+    assert told["activity"]["id"] == "x"
 
 
 def test_blocks_may_nest_deeper_than_calls() -> None:
