@@ -54,6 +54,11 @@ class Insisting:
         raise ConnectionLost(f"no answer for {PATIENCE_S:.0f} s, last: {last}")
 
 
+def _carried_out(error: ApiError) -> bool:
+    """It was carried out, and whoever was to keep its answer was killed: the owner only knows that it has been."""
+    return error.status == 409 and error.message == "This signed request has already been accepted"
+
+
 class Writer:
     """Talks in one session after the other until `stop`; `opened` is told of each session."""
 
@@ -71,7 +76,7 @@ class Writer:
         async with asyncio.TaskGroup() as talk:
             while not stop.is_set():
                 request = f"{self._name}-{next(self._numbers)}"
-                made = await self._quietly({"_": "CreateSession", "agentId": self._agent, "clientRequestId": request})
+                made = await self._create({"_": "CreateSession", "agentId": self._agent, "clientRequestId": request})
                 if made is None:
                     return
                 self._opened(made["sessionId"])
@@ -129,13 +134,26 @@ class Writer:
         if live:
             await self._quietly({"_": "CancelRun", "runId": self._chance.choice(live)})
 
+    async def _create(self, action: dict[str, Any]) -> Any:
+        """What a creation made, which its client id finds again when the answer to its signature is lost."""
+        try:
+            return await self._insisting.send(action)
+        except ApiError as e:
+            if not _carried_out(e):
+                self.trouble.append(f"{action['_']}: {e.status} {e.message}")
+                return None
+        except ClientError as e:
+            self.trouble.append(f"{action['_']}: {e}")
+            return None
+        return await self._quietly(action)
+
     async def _quietly(self, action: dict[str, Any]) -> Any:
         try:
             return await self._insisting.send(action)
         except ApiError as e:
             expected = action["_"] == "RetrySession" and (e.status in (400, 409) or e.message.startswith(FAILURE))
-            # It was carried out, and whoever was to tell so was killed: the owner only knows that it has been.
-            done = e.status == 409 and e.message == "This signed request has already been accepted"
+            # A creation has a client id and is asked again; of a stop or a cancel there is nothing more to be told.
+            done = _carried_out(e) and action["_"] in ("StopSession", "CancelRun", "RetrySession")
             if not expected and not done:
                 self.trouble.append(f"{action['_']}: {e.status} {e.message}")
         except ClientError as e:
