@@ -156,7 +156,28 @@ async def test_only_accounts_that_need_it_have_a_feed(house: House) -> None:
     house.now.ahead_ms += 1
     await house.feeds.enroll()
     assert {lease.account for lease in await house.feeds.lease(10, 0)} == {off, hooked}
-    assert await house.watermark(wanted) is None
+
+
+async def test_a_feed_that_rested_has_a_first_poll_again_and_knows_what_it_saw(house: House) -> None:
+    mine = account()
+    trigger = await house.trigger(mine)
+    lease = await house.lease(mine)
+    await house.feeds.baseline(lease, ["a"])
+    await house.feeds.begun(lease)
+    await house.feeds.release(lease, 0, None)
+    await house.triggers.update(trigger, {"enabled": False}, None)
+    await house.feeds.enroll()
+    assert not await house.feeds.lease(10, 0) and await house.feeds.troubled() == (0, 0)
+    await house.triggers.update(trigger, {"enabled": True}, None)
+    again = await house.lease(mine, 0)
+    assert not again.begun and await house.feeds.seen(mine, ["a", "b"]) == {"a"}
+    await house.triggers.update(trigger, {"enabled": False}, None)
+    house.now.ahead_ms += 1
+    await house.feeds.enroll()
+    assert await house.watermark(mine) is not None
+    house.now.ahead_ms += 31 * 86_400_000
+    await house.feeds.enroll()
+    assert await house.watermark(mine) is None and not await house.feeds.seen(mine, ["a"])
 
 
 async def test_a_feed_is_leased_once_until_the_lease_ends(house: House) -> None:

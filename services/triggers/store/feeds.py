@@ -27,14 +27,24 @@ _enroll = sql(
     )
     .on_conflict_do_nothing()
 )
+_NEVER = 2**62
+_KEPT_MS = 30 * 86_400_000
+_needed = sa.exists().where(_t.account == _w.account, _polled)
+_free = sa.or_(_w.leased_until.is_(None), _w.leased_until < NOW)
+_rest = sql(
+    sa.update(watermarks)
+    .where(_w.next_at < _NEVER, _free, ~_needed)
+    .values(begun=False, next_at=_NEVER, lease=None, leased_until=None, last_error=None)
+)
+_resume = sql(sa.update(watermarks).where(_w.next_at == _NEVER, _needed).values(next_at=NOW))
 _dismiss = sql(
     sa.delete(watermarks).where(
-        sa.or_(_w.leased_until.is_(None), _w.leased_until < NOW), ~sa.exists().where(_t.account == _w.account, _polled)
+        _w.next_at == _NEVER, ~_needed, sa.func.coalesce(_w.checked_at, 0) < param("checked_before")
     )
 )
 _due = (
     sa.select(_w.account)
-    .where(_w.next_at <= NOW, sa.or_(_w.leased_until.is_(None), _w.leased_until < NOW))
+    .where(_w.next_at <= NOW, _free)
     .order_by(_w.next_at, _w.account)
     .limit(param("limit", sa.Integer))
     .with_for_update(skip_locked=True)
@@ -84,7 +94,7 @@ _since = sql(
         _t.kind == sa.any_(sa.literal(sorted(ACTIVITY_SOURCES), ARRAY(sa.Text))),
     )
 )
-_troubled = sql(sa.select(sa.func.count(), sa.func.count(_w.last_error)).select_from(watermarks))
+_troubled = sql(sa.select(sa.func.count(), sa.func.count(_w.last_error)).where(_w.next_at < _NEVER))
 
 
 class LeaseLost(Exception):
@@ -108,13 +118,16 @@ class FeedStore:
         self._capacity = capacity_of(page_size, max_pages)
 
     async def enroll(self) -> None:
-        """Have a feed for every account with an enabled trigger that is not of the clock, and for no other.
+        """Have a feed for every account with an enabled trigger that is not of the clock; those of others rest.
 
-        One that is needed again later begins anew: a new trigger is not for what happened before it.
+        One that is needed again later has a first poll again: a new trigger is not for what happened before it, and
+        one that was off is not for what it has seen. After 30 days what was seen is forgotten.
         """
         now = self._now()
         await self._db.execute(_enroll, now=now)
-        await self._db.execute(_dismiss, now=now)
+        await self._db.execute(_resume, now=now)
+        await self._db.execute(_rest, now=now)
+        await self._db.execute(_dismiss, checked_before=now - _KEPT_MS)
 
     async def lease(self, limit: int, for_ms: int) -> list[Lease]:
         """Up to `limit` feeds that are due, those that have waited longest, for nobody else until `for_ms` from now."""
