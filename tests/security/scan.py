@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,11 @@ class Scan:
         self, system: str, place: str, data: bytes, *, conversation: bool = False, more: Iterable[Marker] = ()
     ) -> None:
         """Note what a place holds. `conversation`: what people write may lie there."""
-        if not data:
+        # A binary copy of nothing is a head and an end.
+        if len(data) < 24:
             return
         secrets, texts = self.collected.take()
-        names = {m.name for m in (*secrets, *more) if any(form in data for form in m.forms())}
+        names = {m.name for m in (*secrets, *more) if any(form in data for form in _forms(m))}
         if not conversation:
             # Others than secrets are written as they are, wherever they are written.
             names |= {m.name for m in texts if m.value in data or _escaped(m.value) in data}
@@ -135,6 +136,7 @@ class Scan:
             "table_schema not in ('pg_catalog', 'information_schema') and data_type = any($1::text[])",
             list(_SEARCHED),
         )
+        house = _house(data_dir)
         try:
             for s, t, c in columns:
                 parts: list[bytes] = []
@@ -146,7 +148,7 @@ class Scan:
                 await connection.copy_from_query(query, output=take, format="binary")
                 place = f"table {s}.{t}.{c}"
                 kept = place in KEPT or s not in DATABASE_SERVICES
-                self.search(data_dir.parent.name, place, b"".join(parts), conversation=kept, more=_house(data_dir))
+                self.search(data_dir.parent.name, place, b"".join(parts), conversation=kept, more=house)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
             return
         finally:
@@ -178,6 +180,12 @@ class Scan:
                 self.search(data_dir.parent.name, f"nats {path.name}", path.read_bytes(), more=house)
 
 
+@lru_cache(maxsize=4096)
+def _forms(marker: Marker) -> tuple[bytes, ...]:
+    return tuple(marker.forms())
+
+
+@lru_cache(maxsize=4096)
 def _escaped(value: bytes) -> bytes:
     """As it looks inside JSON."""
     return json.dumps(value.decode("utf-8", "replace")).encode()[1:-1]
