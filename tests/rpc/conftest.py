@@ -36,9 +36,9 @@ class World:
         self._servers: list[RpcServer] = []
         self._peers: list[Peer] = []
 
-    async def serve(self, port: int = 0, audience: str = "runs") -> RpcServer:
+    async def serve(self, port: int = 0, audience: str = "runs", answers: Any = None) -> RpcServer:
         """A running server with the servicer."""
-        server = RpcServer(TokenVerifier(audience, KEY), host="127.0.0.1", port=port)
+        server = RpcServer(TokenVerifier(audience, KEY), host="127.0.0.1", port=port, answers=answers)
         server.add(SERVICE, self.servicer)
         await server.start()
         self._servers.append(server)
