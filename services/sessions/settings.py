@@ -27,10 +27,14 @@ class SessionsSettings(Settings):
         default=limits.ATTACHMENTS_PER_SESSION, ge=1, description="Attachments a session may have."
     )
     uploads_per_account: int = Field(
-        default=limits.UPLOADS_PER_ACCOUNT, ge=1, description="Uploads in chunks that an account may have open."
+        default=limits.UPLOADS_PER_ACCOUNT,
+        ge=1,
+        description="Uploads in chunks that an account may have open, to sessions and again to memory.",
     )
     storage_per_account_bytes: int = Field(
-        default=limits.STORAGE_PER_ACCOUNT_BYTES, ge=0, description="Attachments of an account, all together; 0: any."
+        default=limits.STORAGE_PER_ACCOUNT_BYTES,
+        ge=0,
+        description="All attachments of an account together, and again all its memory files; 0: any.",
     )
     upload_idle_ms: int = Field(
         default=limits.UPLOAD_IDLE_MS, ge=1_000, description="An upload that nobody touches for so long is discarded."
