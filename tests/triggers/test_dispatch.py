@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from libs.errors import Conflict, Invalid, NotFound, SeedError, Unavailable
+from libs.errors import Conflict, Internal, Invalid, NotFound, SeedError, Unavailable
 from libs.hypermedia.server import AskFailed
 from libs.protocol import json_bytes
 from services.triggers.domain.firing import Activation, Fired, context
@@ -74,7 +74,7 @@ def firing(*, prompt: list[Any] | None = None, continuation: Any = None, title: 
         Fired("t1", "Name", {"type": "x"}, prompt or [TEXT], "Look."), "f1", 7, Activation("k", {"n": 1}, "Sum")
     )
     return {
-        "id": "f1", "trigger_id": "t1", "account": "acc", "agent_id": "ag", "activity_key": "act",
+        "id": "f1", "tries": 0, "trigger_id": "t1", "account": "acc", "agent_id": "ag", "activity_key": "act",
         "context": json_bytes({"title": title, **told}),
         "continuation": None if continuation is None else json_bytes(continuation),
     }  # fmt: skip
@@ -133,6 +133,12 @@ async def test_a_run_is_woken_or_nobody_listens(run_id: str) -> None:
 )
 async def test_refusals(error: SeedError, told: list[Any]) -> None:
     assert await Scene(sessions=error).carry_out(firing()) == told
+
+
+async def test_faults_may_pass() -> None:
+    scene = Scene(sessions=Internal("Internal server error"))
+    assert await scene.carry_out({**firing(), "tries": 7}) == []
+    assert await scene.carry_out({**firing(), "tries": 8}) == [("failed", "f1", "Internal server error")]
 
 
 async def test_what_is_carried_out_is_left_alone() -> None:

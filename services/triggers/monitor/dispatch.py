@@ -21,6 +21,7 @@ from services.triggers.store.firings import FiringStore
 log = telemetry.get_logger("triggers")
 
 _SECONDS = 10.0
+_TRIES = 8
 
 
 class Dispatch:
@@ -48,7 +49,9 @@ class Dispatch:
             await self._firings.drop_agent(firing["agent_id"])
         except SeedError as e:
             log.warning("firing failed", firing=firing["id"], error=e.message)
-            await self._firings.failed(firing, e.message)
+            # A fault of ours may pass; what is refused stays so.
+            if e.status < 500 or firing["tries"] >= _TRIES:
+                await self._firings.failed(firing, e.message)
 
     async def forget(self, trigger_id: str) -> None:
         """Have sessions forget a deleted trigger; when sessions is away the sweep does it."""

@@ -136,8 +136,10 @@ class TriggerStore:
 
     async def firings(self, trigger_id: str) -> tuple[list[Row], list[str]]:
         """The newest firings, and the sessions that firings have started, newest first."""
+        # In this order, so that no firing has a session that is not among them.
+        firings = list(await self._db.fetch(_firings, id=trigger_id))
         sessions = [row["session_id"] for row in await self._db.fetch(_session_ids, id=trigger_id)]
-        return list(await self._db.fetch(_firings, id=trigger_id)), list(dict.fromkeys(sessions))
+        return firings, list(dict.fromkeys(sessions))
 
     async def create(
         self, account: str, agent_id: str, new: Definition, request: Request | None = None, *, new_id: str = ""
