@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -20,10 +19,6 @@ from libs.clock import now_ms
 from libs.errors import Conflict, NotFound
 from libs.hypermedia.feed import FeedPage
 from libs.hypermedia.server import AskFailed
-from libs.stack import Stores
-from libs.stack.keys import Keys
-from libs.stack.layout import role_of, role_url
-from libs.stack.prepare import prepare
 from libs.store import Database, Outbox, Row, param, sql
 from services.triggers.domain.activity.shapes import Activity
 from services.triggers.domain.activity.watermark import Keyed, keyed
@@ -42,22 +37,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 DOCUMENT = {"type": "document-comment", "resource": "hm://site/notes"}
 PACE = Pace(interval_ms=50, page_size=3, max_pages=2, lease_ms=10_000)
 _ids = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A database with the schema of triggers."""
-    folder: Path = tmp_path_factory.mktemp("triggers-stores")
-    keys = Keys(folder)
-    stores = Stores(folder, keys, folder, redis_url="redis://unused", nats_url="nats://unused")
-    stores.start()
-    try:
-        passwords = keys.role_passwords(["triggers"])
-        asyncio.run(prepare(stores.database_url, passwords, ["triggers"]))
-        role = role_of("triggers")
-        yield role_url(stores.database_url, role, passwords[role])
-    finally:
-        stores.stop(1)
 
 
 class Timeline:
@@ -123,8 +102,8 @@ class Feeds:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def house(database_url: str) -> AsyncIterator[House]:
-    db = Database(database_url, size=8)
+async def house(triggers_url: str) -> AsyncIterator[House]:
+    db = Database(triggers_url, size=8)
     await db.open()
     await db.execute(sql(sa.delete(triggers)))
     await db.execute(sql(sa.delete(watermarks)))
