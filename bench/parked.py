@@ -34,22 +34,21 @@ SELECT (jsonb_populate_record(t, jsonb_build_object('run_id', r.id))).*
 FROM runs.runs r JOIN sessions.session_turns t ON r.id LIKE t.run_id || '_%'
 WHERE r.status = 'waiting' AND NOT EXISTS (SELECT FROM sessions.session_turns o WHERE o.run_id = r.id)
 """
+# Those that were announced since they parked have the longest to go: the whole period.
+_PERIOD = "SELECT max(next_start_at) - $1 FROM sessions.session_turns WHERE state = 'parked'"
+_SPREAD = "UPDATE sessions.session_turns SET next_start_at = $1 + (random() * $2)::bigint WHERE state = 'parked'"
+_ANNOUNCED = "SELECT sum(starts) FROM sessions.session_turns WHERE state = 'parked'"
 _SAMPLE = """
 SELECT DISTINCT ON (r.session_id) r.id FROM runs.runs r JOIN sessions.session_turns t ON t.run_id = r.id
 WHERE r.status = 'waiting' AND length(r.id) = (SELECT min(length(id)) FROM runs.runs) LIMIT $1
 """
 
 
-_DUE = "SELECT count(*) FROM sessions.session_turns WHERE state = 'parked' AND next_start_at <= $1"
-_ANNOUNCED = "SELECT sum(starts) FROM sessions.session_turns WHERE state = 'parked'"
-_PERIOD = "SELECT avg(next_start_at - $1)::bigint FROM sessions.session_turns WHERE state = 'parked'"
-
-
 async def parked(site: Site) -> dict[str, Any]:
     """Memory (MB of the services) and processor time (% of a core) beyond those of an idle stack; wake-up in ms.
 
-    Parked turns are announced again now and then. That comes after the parking here, and is reckoned as evenly spread:
-    `announcing_percent`.
+    The sessions announce parked turns to the runs, each once in a period. As if they had parked one after the other in
+    that time, their turns to be announced are spread over it: `announced_a_second` came in what was measured.
     """
     stack, amounts = site.stack, site.amounts
     await asyncio.sleep(amounts.settle_s)
@@ -71,9 +70,14 @@ async def parked(site: Site) -> dict[str, Any]:
         async with site.rows.transaction():
             await site.rows.execute(_COPY_RUNS, max(0, amounts.parked - real))
             await site.rows.execute(_COPY_TURNS)
-        announcing = await _announcing(site)
+        now = time.time_ns() // 1_000_000
+        period_ms = await site.count(_PERIOD, now)
+        await site.rows.execute(_SPREAD, now, float(period_ms))
+        await site.rows.execute("VACUUM ANALYZE sessions.session_turns, runs.runs")
         await asyncio.sleep(amounts.settle_s)
+        told = await site.count(_ANNOUNCED)
         shares = await processor.shares(stack, amounts.idle_s)
+        told = await site.count(_ANNOUNCED) - told
         after = footprint.memory(stack.processes())
         count = await site.count(_WAITING)
         wakes = await _wake(site, subject, amounts.wakes)
@@ -88,27 +92,10 @@ async def parked(site: Site) -> dict[str, Any]:
         },
         "idle_percent": idle,
         "percent": shares,
-        "announcing_percent": announcing,
+        "announced_every_s": period_ms / 1000,
+        "announced_a_second": told / amounts.idle_s,
         "wake": summary(wakes),
     }
-
-
-async def _announcing(site: Site) -> float:
-    """Percent of a core that announcing all parked turns takes, spread over the time until they are due again."""
-
-    async def none_due() -> bool:
-        return await site.count(_DUE, _now_ms()) == 0
-
-    used, told = processor.seconds(site.stack), await site.count(_ANNOUNCED)
-    await site.until(none_due, "all parked turns announced", every_s=0.5)
-    seconds = sum(processor.between(used, processor.seconds(site.stack)).values())
-    told = await site.count(_ANNOUNCED) - told
-    period_s = await site.count(_PERIOD, _now_ms()) / 1000
-    return seconds / told * await site.count(_WAITING) / period_s * 100 if told else 0.0
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 async def _park(site: Site, subject: Subject, count: int, limit_s: float) -> None:

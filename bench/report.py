@@ -179,13 +179,12 @@ def _dispatch(what: str, target: str, got: dict[str, Any], _: float) -> _Figures
 
 def _parked(what: str, target: str, got: dict[str, Any], _: float) -> _Figures:
     idle = {name: share for name, share in got["idle_percent"].items() if name.split("-")[0] == "worker"}
-    quiet = sum(got["percent"].values()) - sum(got["idle_percent"].values())
-    share = max(0.0, quiet) + got["announcing_percent"]
+    share = max(0.0, sum(got["percent"].values()) - sum(got["idle_percent"].values()))
     wake = got["wake"]
     how = f"{got['parked']}, {got['by_the_edge']} of them over the edge, the others copies of their rows"
     cost = (
-        f"{got['added_mb']:.0f} MB PSS; {share:.1f} % of a core: {max(0.0, quiet):.1f} beyond idle, "
-        f"{got['announcing_percent']:.1f} for announcing them now and then"
+        f"{got['added_mb']:.0f} MB PSS; {share:.1f} % of a core beyond idle, "
+        f"{got['announced_a_second']:.1f} turns a second announced, each every {got['announced_every_s']:.0f} s"
     )
     worst = max(idle.values())
     return [
