@@ -109,7 +109,12 @@ async def test_what_operators_do_is_on_record_with_its_effect(ops: Ops) -> None:
     account = f"zAudited-{new_id()}"
     run_id, other = await ops.start(account), await ops.start(account)
     await ops.shop.worker()
-    [worker] = (await ops.call("ListWorkers", pb.ListWorkersRequest())).workers
+    async with asyncio.timeout(8):
+        while True:
+            if workers := (await ops.call("ListWorkers", pb.ListWorkersRequest())).workers:
+                break
+            await asyncio.sleep(0.01)
+    worker = workers[0]
     await ops.call("DrainWorker", pb.DrainWorkerRequest(worker_id=worker.id))
     await ops.call("DrainWorker", pb.DrainWorkerRequest(worker_id=worker.id, resume=True))
     await ops.shop.trees.cancel_run(other)
