@@ -15,8 +15,8 @@ from .subject import ENVIRONMENT
 from .turns import at_once, completions, creations, dispatch
 
 LEASE_S = 3.0
-# A tree runs as a whole; the share of an account is measured elsewhere.
-_BUSY = {
+# A tree runs as a whole, beyond the share of an account.
+_TWO = {
     **ENVIRONMENT,
     "SEED_AGENTS_LEASE_MS": str(int(LEASE_S * 1000)),
     "SEED_AGENTS_RUNS_PER_ACCOUNT": "200",
@@ -42,17 +42,16 @@ async def measure(folder: Path, amounts: Amounts, say: Callable[[str], None]) ->
 
     async with site(folder / "pausing", amounts, _PAUSING, workers=2) as at:
         await part("parked", parked, at)
-    async with site(folder / "busy", amounts, _BUSY, workers=2) as at:
-        workers = [at.stack.process("worker", n) for n in range(2)]
-        await asyncio.gather(*(asyncio.to_thread(worker.stop) for worker in workers))
+    async with site(folder / "one", amounts, ENVIRONMENT, workers=1) as at:
+        worker = at.stack.process("worker")
+        await asyncio.to_thread(worker.stop)
         await part("creations", creations, at)
-        workers[0].start()
-        await asyncio.to_thread(workers[0].wait_ready)
+        worker.start()
+        await asyncio.to_thread(worker.wait_ready)
         await part("completions", completions, at)
         await part("at_once", at_once, at)
         await part("dispatch", dispatch, at)
-        workers[1].start()
-        await asyncio.to_thread(workers[1].wait_ready)
+    async with site(folder / "two", amounts, _TWO, workers=2) as at:
         await part("kills", kills, at)
         await part("cancels", cancels, at)
     return results

@@ -114,7 +114,7 @@ async def dispatch(site: Site) -> dict[str, Any]:
     """Another account's run, again and again its only one, beside an account with a queue that is kept full.
 
     From the message being sent to the model being asked, in ms; `claimed`: from the run's creation to its claim. The
-    first account's turns, of 0.1 to 1.9 s, take all of the worker's slots.
+    first account's turns, of 0.1 to 1.9 s, take all that an account may have at once.
     """
     asked: asyncio.Queue[float] = asyncio.Queue()
 
