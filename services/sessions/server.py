@@ -151,7 +151,9 @@ class Service:
             (
                 turns_pb2,
                 "TurnsService",
-                TurnsApi(self._turns, self._children, continued, TitleStore(self._db), self._spaces, now_ms),
+                TurnsApi(
+                    self._turns, self._children, continued, TitleStore(self._db), self._spaces, now_ms, self._bus.flush
+                ),
             ),
             (threads_pb2, "ThreadsService", ThreadsApi(ThreadStore(self._db))),
             (triggered_pb2, "TriggeredService", TriggeredApi(triggered, self._runs)),

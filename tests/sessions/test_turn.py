@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from seed.sessions.v1 import turns_pb2
 
 from tests.sessions.world import World
 
@@ -45,3 +46,18 @@ async def test_a_turn(world: World) -> None:
     assert got.session == changed.session_changed.session and got.session.status == "idle"
     assert [e.seq for e in got.events] == [1, 2] and got.last_seq == 2
     assert got.system_prompt.partition("time is")[0] == begun.system_prompt.partition("time is")[0]
+
+
+async def test_what_a_turn_appended_is_out_before_the_turn_goes_on(world: World) -> None:
+    """A run streams over a connection of its own: its next piece must not overtake what it appended before."""
+    c = world.account()
+    agent_id = await c.agent()
+    turn = (await c.say(await c.session(agent_id))).turn
+    await world.begin(turn.run_id)
+    ears = await world.ears(c.id)
+    for n in range(20):
+        ears.events.clear()
+        step = turns_pb2.NewEvent(step=f"result:{n}", payload=b'{"type":"tool_result","toolCallId":"c","name":"read"}')
+        await world.runner("AppendTurnEvents", run_id=turn.run_id, attempt=1, events=[step])
+        assert await world.arrived()
+        assert ears.kinds() == ["session_appended", "session-event"]

@@ -205,6 +205,10 @@ class World:
             await member("AcceptAgentInvite", agent_id=agent_id)
         return member
 
+    async def arrived(self) -> bool:
+        """Wait until all that had reached the bus before this call is heard here."""
+        return await self._bus.flush()
+
     async def begin(self, run_id: str, attempt: int = 1, **fields: Any) -> Any:
         """BeginTurn as a worker."""
         return await self.runner("BeginTurn", run_id=run_id, attempt=attempt, **fields)

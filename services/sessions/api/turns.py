@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -35,7 +35,7 @@ def _steps(events: Iterable[pb.NewEvent]) -> list[ledger.Step]:
 
 
 class TurnsApi:
-    """Serves runs alone. `now` gives Unix milliseconds."""
+    """Serves runs alone. `now` gives Unix milliseconds, `settle` waits a moment until what was told has left."""
 
     def __init__(
         self,
@@ -45,8 +45,9 @@ class TurnsApi:
         titles: TitleStore,
         spaces: SpaceIndexes,
         now: Callable[[], int],
+        settle: Callable[[], Awaitable[object]],
     ) -> None:
-        self._turns, self._children, self._now = turns, kids, now
+        self._turns, self._children, self._now, self._settle = turns, kids, now, settle
         self._continuations, self._titles, self._spaces = continuations, titles, spaces
 
     async def BeginTurn(self, request: pb.BeginTurnRequest, caller: Caller) -> pb.BeginTurnResponse:
@@ -65,6 +66,8 @@ class TurnsApi:
         """Append events, each once by its step."""
         _internal(caller)
         events = await self._turns.append(_run_id(request.run_id), request.attempt, _steps(request.events))
+        # The run goes on and streams over its own connection: what it appended before must not come after that.
+        await self._settle()
         return pb.AppendTurnEventsResponse(events=events)
 
     async def FinishTurn(self, request: pb.FinishTurnRequest, caller: Caller) -> pb.FinishTurnResponse:
