@@ -7,10 +7,17 @@ effect. So a captured envelope acts once although what the edges remember is los
 from __future__ import annotations
 
 import hashlib
+import os
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Final
 
-__all__ = ["SignedCall", "bind", "current", "forwarded", "header"]
+from nacl import bindings
+from nacl.exceptions import CryptoError
+
+__all__ = ["SignedCall", "bind", "current", "forwarded", "header", "key_of", "sealed", "unsealed"]
+
+_NONCE: Final = bindings.crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
 
 
 @dataclass(slots=True)
@@ -37,8 +44,27 @@ _call: ContextVar[SignedCall | None] = ContextVar("signed_call", default=None)
 
 def header(signature: bytes, expires_at: int) -> str:
     """What travels: the signature's hash, its end (Unix milliseconds) and the key that follows from it."""
-    key = hashlib.sha256(_KEY_OF + signature)
-    return f"{hashlib.sha256(signature).hexdigest()}.{expires_at}.{key.hexdigest()}"
+    return f"{hashlib.sha256(signature).hexdigest()}.{expires_at}.{key_of(signature).hex()}"
+
+
+def key_of(signature: bytes) -> bytes:
+    """The key that follows from a signature, and that its hash does not give away."""
+    return hashlib.sha256(_KEY_OF + signature).digest()
+
+
+def sealed(key: bytes, data: bytes, place: bytes = b"") -> bytes:
+    """`data` under a signature's key, for nobody who does not have the envelope (XChaCha20-Poly1305)."""
+    nonce = os.urandom(_NONCE)
+    return nonce + bindings.crypto_aead_xchacha20poly1305_ietf_encrypt(data, place, nonce, key)
+
+
+def unsealed(key: bytes, box: bytes, place: bytes = b"") -> bytes | None:
+    """What was sealed under this key for this place; None for anything else."""
+    nonce, rest = box[:_NONCE], box[_NONCE:]
+    try:
+        return bindings.crypto_aead_xchacha20poly1305_ietf_decrypt(rest, place, nonce, key)
+    except (CryptoError, ValueError, TypeError):
+        return None
 
 
 def forwarded() -> str:

@@ -8,18 +8,15 @@ Answers go with the rows of their signatures.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Collection
 from typing import Final
 
 import sqlalchemy as sa
-from nacl import bindings
-from nacl.exceptions import CryptoError
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from libs import telemetry
 from libs.errors import SeedError
-from libs.signatures import SignedCall
+from libs.signatures import SignedCall, sealed, unsealed
 from libs.store.database import Database
 from libs.store.sql import param, relaxed, sql
 
@@ -29,7 +26,6 @@ ANSWER_BYTES: Final = 64 * 1024
 """A larger answer is not kept: its repeat is refused."""
 _WAITING_BYTES: Final = 16 * 1024 * 1024
 _EVERY_S: Final = 0.05
-_NONCE: Final = bindings.crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
 
 
 class Answers:
@@ -60,25 +56,17 @@ class Answers:
         """Keep what a call that acted was answered. Returns at once; losing it costs a repeat its answer."""
         if len(answer) > ANSWER_BYTES or self._bytes + len(answer) > _WAITING_BYTES or not call.key:
             return
-        nonce = os.urandom(_NONCE)
-        box = bindings.crypto_aead_xchacha20poly1305_ietf_encrypt(answer, method.encode(), nonce, call.key)
         if call.hash not in self._waiting:
-            self._waiting[call.hash] = nonce + box
-            self._bytes += len(nonce) + len(box)
+            self._waiting[call.hash] = sealed(call.key, answer, method.encode())
+            self._bytes += len(self._waiting[call.hash])
         self._news.set()
 
     async def find(self, call: SignedCall, method: str) -> bytes | None:
         """What the same signature was answered by this method; None when that is not known."""
-        sealed = self._waiting.get(call.hash)
-        if sealed is None:
-            sealed = await self._db.fetchval(self._found, hash=call.hash)
-        if sealed is None:
-            return None
-        nonce, box = sealed[:_NONCE], sealed[_NONCE:]
-        try:
-            return bindings.crypto_aead_xchacha20poly1305_ietf_decrypt(box, method.encode(), nonce, call.key)
-        except CryptoError:
-            return None
+        box = self._waiting.get(call.hash)
+        if box is None:
+            box = await self._db.fetchval(self._found, hash=call.hash)
+        return None if box is None else unsealed(call.key, box, method.encode())
 
     async def run(self) -> None:
         """Store what is kept, many answers with one statement, until canceled."""
@@ -101,6 +89,6 @@ class Answers:
         except SeedError as e:
             log.warning("answers not kept", error=e.message)
         # Until it is stored it can be found in memory.
-        for key, sealed in batch.items():
+        for key, box in batch.items():
             del self._waiting[key]
-            self._bytes -= len(sealed)
+            self._bytes -= len(box)

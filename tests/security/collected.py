@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from libs.client import Signer
+from libs.client import Client, Signer
 from libs.stack.scripted import Calls, Say, ScriptedProvider
 from tests.security.markers import Marker
 
@@ -62,6 +62,10 @@ class Collected:
                     self.text("a prompt", definition.get("systemPrompt"))
             case "UploadSessionAttachment" | "WriteAgentMemoryFile" | "AppendFileUploadChunk":
                 self.text("a file", action.get("content"))
+            case "CreateAgentTrigger" | "UpdateAgentTrigger":
+                trigger = action.get("trigger", action.get("patch"))
+                if isinstance(trigger, Mapping):
+                    self._values("a trigger's prompt", trigger.get("prompt"))
             case "InvokeSessionTool":
                 self._values("a tool's input", action.get("input"))
 
@@ -87,7 +91,7 @@ class Collected:
 
     def listen(self) -> Callable[[], None]:
         """Collect from all clients and scripted models of this process; returns what ends it."""
-        sign, stream = Signer.sign, ScriptedProvider._stream
+        sign, stream, send = Signer.sign, ScriptedProvider._stream, Client.send_envelope
 
         def signing(signer: Signer, action: Mapping[str, Any], account: bytes) -> bytes:
             self.secret("an account's seed", signer.key.seed)
@@ -101,10 +105,15 @@ class Collected:
                     self.text("a tool's output", message.get("content"))
             return await stream(provider, request, answer)
 
-        Signer.sign, ScriptedProvider._stream = signing, streaming
+        async def sending(client: Client, envelope: bytes, **options: Any) -> Any:
+            answer = await send(client, envelope, **options)
+            self.secret("a webhook's secret", answer.get("webhookSecret"))
+            return answer
+
+        Signer.sign, ScriptedProvider._stream, Client.send_envelope = signing, streaming, sending
 
         def end() -> None:
-            Signer.sign, ScriptedProvider._stream = sign, stream
+            Signer.sign, ScriptedProvider._stream, Client.send_envelope = sign, stream, send
 
         return end
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import urllib.request
-import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -81,14 +80,13 @@ async def bus(stack: Stack) -> AsyncIterator[Places]:
 
 
 async def valkey(stack: Stack) -> Places:
-    """Every key with what it holds; stored answers unpacked."""
+    """Every key with what it holds."""
     store: Any = redis.asyncio.Redis.from_url(stack.stores.redis_url)
     held: Places = {}
     async for key in store.scan_iter(count=1000):
         match await store.type(key):
             case b"string":
-                value = await store.get(key) or b""
-                data = zlib.decompress(value[3:]) if value[:1] == b"z" else value
+                data = await store.get(key) or b""
             case b"hash":
                 data = b"\n".join(part for pair in (await store.hgetall(key)).items() for part in pair)
             case kind:

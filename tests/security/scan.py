@@ -164,7 +164,7 @@ class Scan:
             return
         finally:
             store.close()
-        # Answers to callers are kept there for a while, and text in flight.
+        # Text in flight is kept there for a while.
         self.search(data_dir.parent.name, "valkey", held, conversation=True, more=_house(data_dir))
 
     def _written(self, stores: Stores) -> None:

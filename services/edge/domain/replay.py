@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from libs import telemetry
+from libs import signatures, telemetry
 from libs.errors import Conflict, Unavailable
 
 log = telemetry.get_logger("replay")
@@ -29,7 +29,8 @@ _SECOND_LOOK_S = 0.05
 _SLACK_MS = 1_000
 _COMPRESS_BYTES = 4_096
 
-_RUNNING, _DONE, _DONE_COMPRESSED = b"r", b"d", b"z"
+_RUNNING, _DONE = b"r", b"d"
+_PLAIN, _COMPRESSED = b"p", b"z"
 OURS = frozenset({500, 503})
 """Statuses that say nothing about the request: the same bytes may try again."""
 
@@ -94,7 +95,7 @@ class ReplayWindow:
         if found is not None:
             if found[:1] == _RUNNING:
                 raise Conflict("This request is still being handled", retry_after_s=1)
-            return _unpack(found)
+            return _unpack(signature, found)
         self._running.add(key)
         try:
             answer = await work()
@@ -106,7 +107,7 @@ class ReplayWindow:
             self._running.discard(key)
         # The answer need not wait until it is kept: who repeats the request meanwhile finds the mark, and its owner has
         # recorded the signature.
-        task = asyncio.create_task(self._settle(key, mark, ts, answer), name="keep an answer")
+        task = asyncio.create_task(self._settle(key, signature, mark, ts, answer), name="keep an answer")
         self._settling[key] = task
         task.add_done_callback(lambda _: self._settled(key, task))
         return answer
@@ -138,26 +139,31 @@ class ReplayWindow:
                 with contextlib.suppress(StoreAway):
                     await self._store.extend(key, MARK_MS)
 
-    async def _settle(self, key: str, mark: bytes, ts: float, answer: Answer) -> None:
+    async def _settle(self, key: str, signature: bytes, mark: bytes, ts: float, answer: Answer) -> None:
         try:
             if answer.status in OURS:
                 await self._store.release(key, mark)
             else:
                 # The key outlives the last moment at which the signature would be accepted.
                 left = max(_SLACK_MS, self.refused_from(ts) - int(self._now_ms()))
-                await self._store.put(key, _pack(answer), left)
+                await self._store.put(key, _pack(signature, answer), left)
         except StoreAway:
             # The effect stands and the caller gets its answer; the mark, if it survived, refuses repeats for a while.
             log.warning("answer not remembered")
 
 
-def _pack(answer: Answer) -> bytes:
+def _pack(signature: bytes, answer: Answer) -> bytes:
+    """For the store, which does not read it: what is in an answer may be for its caller alone."""
     status = answer.status.to_bytes(2, "big")
-    if len(answer.body) > _COMPRESS_BYTES:
-        return _DONE_COMPRESSED + status + zlib.compress(answer.body, 1)
-    return _DONE + status + answer.body
+    small = len(answer.body) <= _COMPRESS_BYTES
+    body = _PLAIN + status + answer.body if small else _COMPRESSED + status + zlib.compress(answer.body, 1)
+    return _DONE + signatures.sealed(signatures.key_of(signature), body)
 
 
-def _unpack(value: bytes) -> Answer:
-    body = value[3:]
-    return Answer(int.from_bytes(value[1:3], "big"), zlib.decompress(body) if value[:1] == _DONE_COMPRESSED else body)
+def _unpack(signature: bytes, value: bytes) -> Answer:
+    packed = signatures.unsealed(signatures.key_of(signature), value[1:])
+    if packed is None:
+        # Nothing that an edge of ours has kept.
+        raise Conflict("This signed request has already been accepted")
+    body = packed[3:]
+    return Answer(int.from_bytes(packed[1:3], "big"), zlib.decompress(body) if packed[:1] == _COMPRESSED else body)
