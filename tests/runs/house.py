@@ -13,14 +13,16 @@ from seed.events.v1 import events_pb2
 from seed.sessions.v1 import types_pb2
 
 from libs.store import Database, Outbox, Row
-from services.runs.store.queue import Queue
+from services.runs.store.queue import Ending, Queue
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
+from services.runs.store.workers import Workers
 
 OWNER = "zOwner"
 AGENT = "agent-1"
 INTERNAL_KEY = "k" * 64
 LEASE_MS = 15_000
+DONE = Ending("succeeded", assistant_event_id="e1")
 
 
 class Clock:
@@ -114,3 +116,11 @@ class Store:
         await self.write("TRUNCATE runs, outbox, workers")
         await self.write("UPDATE dispatch_ring SET after = ''")
         self.published.clear()
+
+
+async def working(store: Store, **more: Any) -> Workers:
+    """A worker that has just been heard of."""
+    workers = Workers(store.db, lease_ms=LEASE_MS, now=store.clock)
+    fields = {"host": "h", "started_at": 1, "slots": 4, "held": 0, "draining": False, "stopping": False, **more}
+    await workers.beat("w", **fields)
+    return workers
