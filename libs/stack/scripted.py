@@ -160,9 +160,9 @@ class ScriptedProvider:
 
     async def _stream(self, request: web.BaseRequest, answer: Say | Calls) -> web.StreamResponse:
         out = web.StreamResponse(headers=_EVENT_STREAM)
-        await out.prepare(request)
         # Who asked may leave at any moment: a stopped turn does.
         with contextlib.suppress(ConnectionResetError):
+            await out.prepare(request)
             await self._write(request, out, answer)
         return out
 
