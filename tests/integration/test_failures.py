@@ -108,6 +108,15 @@ async def test_an_edge_is_killed_and_the_turn_ends_before_it_is_back(frail: Stac
     await turn.answered_once()
 
 
+async def test_an_edge_is_asked_to_stop(frail: Stack, broken: World) -> None:
+    """Who waits at it is told to send the same request again, and is answered by the next one."""
+    turn = await Turn.begin(broken)
+    await asyncio.to_thread(frail.process("edge", 0).restart)
+    turn.gate.set()
+    await turn.answered_once()
+    assert len(turn.owner.provider.requests) == 1
+
+
 async def test_a_worker_is_killed(frail: Stack, broken: World) -> None:
     """The next claim asks the model again; what the first one streamed leaves nothing in the log."""
     turn = await Turn.begin(broken)
