@@ -159,23 +159,28 @@ class Endings:
         return await self._outbox.send(self._single, draft, **_values(claim, ending, now), **was)
 
     async def _child(self, claim: Claim, parent_run_id: str, ending: Ending, now: int) -> Row | None:
+        # In a canceled tree those above have ended already.
+        if ending.status != "canceled":
+            async with self._outbox.transaction() as tx:
+                # Only the parent is locked, so that ends in other branches of the tree do not wait for each other.
+                parent = await lock_run(tx, parent_run_id)
+                if parent is None or parent["status"] not in TERMINAL:
+                    return await self._told(tx, claim, ending, now, [] if parent is None else [parent])
         async with self._outbox.transaction() as tx:
-            # Only the parent is locked, so that ends in other branches of the tree do not wait for each other.
-            parent = await lock_run(tx, parent_run_id)
-            if parent is None or parent["status"] not in TERMINAL:
-                row = await self._end(tx, claim, ending, now)
-                if row is not None and parent is not None:
-                    await _add_usage(tx, parent, [row])
-                emit(tx, [row] if row is not None else [])
-                return row
-        async with self._outbox.transaction() as tx:
-            # It has told its own parent already: what comes later is added all the way up, locked from the root on.
-            line = await lock_line(tx, parent_run_id)
-            row = await self._end(tx, claim, ending, now)
-            if row is not None:
-                await roll_up(tx, line, row)
-            emit(tx, [row] if row is not None else [])
-            return row
+            # Who has ended has told its own parent already: what comes later is added all the way up, locked from the
+            # root on.
+            return await self._told(tx, claim, ending, now, await lock_line(tx, parent_run_id))
+
+    async def _told(self, tx: Tx, claim: Claim, ending: Ending, now: int, line: Sequence[Row]) -> Row | None:
+        """End a run and add its usage to those of `line` (root first, locked just now) that are to know of it."""
+        row = await self._end(tx, claim, ending, now)
+        if row is not None:
+            for above in reversed(line):
+                await _add_usage(tx, above, [row])
+                if above["status"] not in TERMINAL:
+                    break
+            emit(tx, [row])
+        return row
 
     async def _end(self, tx: Tx, claim: Claim, ending: Ending, now: int) -> Row | None:
         row = await tx.fetchrow(_complete, **_values(claim, ending, now))

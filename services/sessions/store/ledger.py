@@ -92,6 +92,7 @@ def _writing(when: sa.ColumnElement[bool] | None) -> tuple[sa.CTE, sa.CTE, sa.CT
             error_message=text("error_message"),
             error_status=param("error_status", sa.Integer),
             finished_at=number("finished_at"),
+            next_start_at=number("next_start_at"),
         )
         .cte("turn")
     )
@@ -225,6 +226,7 @@ def prepare(
         "error_message": ended["error_message"],
         "error_status": ended["error_status"],
         "finished_at": ended["finished_at"],
+        "next_start_at": ended["next_start_at"],
     }
     locked.turn = ended
     locked.session = after

@@ -12,13 +12,11 @@ from services.sessions.domain.turns import PARKED
 from services.sessions.store.deletions import Deletion
 from services.sessions.store.rows import NOW, Row, number
 from services.sessions.store.tables import deletions, session_turns
-from services.sessions.store.turns import BEGUN_AGAIN_MS
+from services.sessions.store.turns import BEGUN_AGAIN_MS, PARKED_AGAIN_MS
 
 _ROWS = 100
 _BACKOFF_MAX_MS = 60_000
 _KEEP_GONE_MS = 86_400_000
-_PARKED_AGAIN_MS = 900_000
-"""How often a parked turn is announced, in case its run was canceled while nobody could say so here."""
 
 _t, _d = session_turns.c, deletions.c
 
@@ -41,7 +39,7 @@ _turns = sql(
     .where(_t.run_id.in_(_due_turns))
     .values(
         next_start_at=sa.case(
-            (_t.state == PARKED, NOW + _PARKED_AGAIN_MS),
+            (_t.state == PARKED, NOW + PARKED_AGAIN_MS),
             (_t.begun, NOW + BEGUN_AGAIN_MS),
             else_=later(number("first_ms"), _t.starts),
         ),

@@ -23,6 +23,9 @@ from services.sessions.store.tables import agent_members, agents, session_turns,
 BEGUN_AGAIN_MS = 60_000
 """How long after it was begun a live turn is announced to runs again, in case its run was lost."""
 
+PARKED_AGAIN_MS = 3_600_000
+"""How often a parked turn is announced, in case its run was canceled while nobody could say so here."""
+
 _s, _t, _a, _m = sessions.c, session_turns.c, agents.c, agent_members.c
 
 ROSTER = (
@@ -279,6 +282,7 @@ class TurnStore:
                 "error_message": ending.error_message.replace("\0", "\ufffd"),
                 "error_status": ending.error_status,
                 "finished_at": None if parks else now,
+                "next_start_at": now + PARKED_AGAIN_MS if parks else turn["next_start_at"],
             },
         )
         message = ledger.session_message(locked)
