@@ -15,7 +15,7 @@ from typing import Final
 from nacl import bindings
 from nacl.exceptions import CryptoError
 
-__all__ = ["SignedCall", "bind", "current", "forwarded", "header", "key_of", "sealed", "unsealed"]
+__all__ = ["SignedCall", "bind", "current", "forwarded", "header", "key_of", "leave_unrecorded", "sealed", "unsealed"]
 
 _NONCE: Final = bindings.crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
 
@@ -80,6 +80,13 @@ def bind(value: str, account: str) -> None:
     """
     digest, expires_at, key = value.split(".")
     _call.set(SignedCall(bytes.fromhex(digest), account, int(expires_at), bytes.fromhex(key)))
+
+
+def leave_unrecorded() -> None:
+    """The call this task serves acts once by itself, for good, whoever repeats it: its signature need not be kept."""
+    call = _call.get()
+    if call is not None:
+        call.recorded = True
 
 
 def current() -> SignedCall | None:

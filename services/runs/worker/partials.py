@@ -113,6 +113,9 @@ class PartialStream:
             self._flusher = asyncio.create_task(self._flush(), name="partials")
 
     async def _flush(self) -> None:
+        if not self._text:
+            # What has arrived with the first piece goes out with it.
+            await asyncio.sleep(0)
         while self._pending:
             wait = self._last + self._interval - time.monotonic() if self._text else 0.0
             if wait > 0 and not self._hurry.is_set():
@@ -122,8 +125,10 @@ class PartialStream:
             offset = len(self._text)
             self._text += delta
             self._last = time.monotonic()
-            self._kept = True
-            await self._store.put(self._session, self._partial, self._text)
+            # The end of a block need not be kept: its message becomes durable now.
+            if not self._hurry.is_set():
+                self._kept = True
+                await self._store.put(self._session, self._partial, self._text)
             self._send(offset=offset, text_delta=delta)
 
     async def drain(self) -> None:

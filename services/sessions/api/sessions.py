@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from seed.sessions.v1 import sessions_pb2 as pb
 
+from libs import signatures
 from libs.errors import Invalid
 from libs.protocol import limits
 from libs.rpc import Caller
@@ -147,6 +148,8 @@ class SessionsApi:
         session_id = _session_id(request.session_id)
         _, seen = await self._access.open_session(caller.account, session_id, access.CHATTER)
         key = message_key(optional(request, "client_message_id"), request.signature_hash)
+        # The key stands for as long as the account does, and a repeat gets what the first got.
+        signatures.leave_unrecorded()
         sent = document(request.content)
         message = content.parsed(sent)
         attachments = await self._messages.attachments(session_id, message.attachment_ids)
