@@ -67,7 +67,8 @@ async def restart(process: ManagedProcess) -> None:
 
 async def test_two_more_monitors_fire_everything_once(frail: Stack, world: World) -> None:
     command = frail.process("triggers").command
-    env, quiet = {**command.env, "SEED_AGENTS_GRPC_PORT": "0"}, subprocess.DEVNULL
+    ports = {"SEED_AGENTS_GRPC_PORT": "0", "SEED_AGENTS_METRICS_PORT": "0"}
+    env, quiet = {**command.env, **ports}, subprocess.DEVNULL
     argv = [*command.argv[:-1], "monitor"]
     others = [await asyncio.create_subprocess_exec(*argv, env=env, stdout=quiet, stderr=quiet) for _ in range(2)]
     try:
@@ -95,7 +96,8 @@ async def test_two_more_monitors_fire_everything_once(frail: Stack, world: World
         assert all(other.returncode is None for other in others)
     finally:
         for other in others:
-            other.terminate()
+            if other.returncode is None:
+                other.terminate()
         await asyncio.gather(*(other.wait() for other in others))
 
 

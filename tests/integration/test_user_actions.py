@@ -31,7 +31,7 @@ def frail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     env = {
         **ENVIRONMENT,
         "SEED_AGENTS_ALLOW_PRIVATE_DOWNLOADS": "true",
-        "SEED_AGENTS_USER_ACTION_LEASE_MS": "2000",
+        "SEED_AGENTS_USER_ACTION_LEASE_MS": "4000",
     }
     with Stack(tmp_path_factory.mktemp("actions") / "data", 0, edges=2, workers=1, env=env) as running:
         yield running
@@ -176,7 +176,7 @@ async def test_messages_wait_for_actions_and_several_actions_run(world: World) -
         with refused(409, RUNNING):
             await owner.client.message(session, "hi")
         # Longer than a lease: it is renewed.
-        await asyncio.wait(acting, timeout=3.5)
+        await asyncio.wait(acting, timeout=6.0)
         assert not any(task.done() for task in acting)
         with refused(409, RUNNING):
             await owner.client.message(session, "hi")

@@ -10,9 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from libs.stack.layout import SERVICE_PROCESSES
 from libs.stack.record import read_record
 
 from .conftest import wait_for
+
+_STORES = ("postgres", "nats", "valkey")
 
 Environment = dict[str, str]
 
@@ -39,7 +42,7 @@ def test_up_serves_refuses_a_second_and_leaves_nothing_behind(environment: Envir
         assert record is not None and record["ready"]
         url = record["url"]
         shown = output.read_text()
-        for name in ("postgres", "nats", "valkey", "edge", "sessions", "secrets", "runs", "worker", url, "keys new"):
+        for name in (*_STORES, *(process.name for process in SERVICE_PROCESSES), url, "keys new"):
             assert name in shown
         with urllib.request.urlopen(f"{url}/api/health") as answer:
             assert answer.status == 200
@@ -49,7 +52,7 @@ def test_up_serves_refuses_a_second_and_leaves_nothing_behind(environment: Envir
         assert url in second.stderr and str(first.pid) in second.stderr
 
         pids = [entry["pid"] for entry in record["processes"]]
-        assert len(pids) == 8
+        assert len(pids) == len(SERVICE_PROCESSES) + len(_STORES)
         first.send_signal(signal.SIGTERM)
         assert first.wait(60) == 0, output.read_text()
         assert [pid for pid in pids if psutil.pid_exists(pid)] == []

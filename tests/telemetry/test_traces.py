@@ -100,7 +100,7 @@ async def test_what_fails_is_told_by_its_type(world: World, exported: InMemorySp
     for _ in range(2):
         telemetry.new_trace()
         with pytest.raises(Exception, match=r"."):
-            await get(peer, signature="00" * 32 + ".1")
+            await get(peer, signature=f"{'00' * 32}.1.{'00' * 32}")
     refused, failed = [s for s in exported.get_finished_spans() if s.kind is SpanKind.SERVER]
     assert refused.status.status_code is StatusCode.UNSET and (refused.attributes or {})["error.type"] == "NotFound"
     assert failed.status.status_code is StatusCode.ERROR and failed.status.description == "ValueError"
