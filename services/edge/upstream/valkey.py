@@ -9,6 +9,7 @@ from typing import Any
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
 from services.edge.domain.rates import Spent
@@ -49,14 +50,14 @@ class Valkey:
     """One pool of connections. Every method raises StoreAway when the server cannot be reached in time."""
 
     def __init__(self, url: str) -> None:
-        pool = redis.asyncio.ConnectionPool.from_url(
+        self._pool = redis.asyncio.ConnectionPool.from_url(
             url,
             socket_connect_timeout=_TIMEOUT_S,
             health_check_interval=0,
             retry=Retry(NoBackoff(), 1),
             max_connections=_CONNECTIONS,
         )
-        self._redis: Any = redis.asyncio.Redis.from_pool(pool)
+        self._redis: Any = redis.asyncio.Redis.from_pool(self._pool)
         # A burst waits for a connection instead of failing: more of them would not make Valkey faster. The library's
         # own waiting and timeouts cost a lock and a task a command.
         self._free = asyncio.Semaphore(_CONNECTIONS)
@@ -68,9 +69,26 @@ class Valkey:
         except _FAILURES as e:
             raise StoreAway from e
 
+    async def _command(self, *command: Any) -> Any:
+        """One command without what the library's client puts around its connections: this is in every request's way."""
+        for attempt in range(2):
+            connection = await self._pool.get_connection()
+            try:
+                await connection.send_command(*command)
+                return await connection.read_response()
+            except ConnectionLost:
+                await connection.disconnect()
+                if attempt:
+                    raise
+            finally:
+                await self._pool.release(connection)
+        return None
+
     async def claim(self, key: str, mark: bytes, ttl_ms: int) -> bytes | None:
         """Set `key` to `mark` when nobody has; returns what was there, None when the claim is ours."""
-        return await self._run(self._redis.set, key, mark, nx=True, get=True, px=ttl_ms)
+        found = await self._run(self._command, "SET", key, mark, "NX", "GET", "PX", ttl_ms)
+        # Sent twice, since the first answer was lost with its connection, it finds itself.
+        return None if found == mark else found
 
     async def extend(self, key: str, ttl_ms: int) -> None:
         """Let `key` live `ttl_ms` milliseconds from now."""
@@ -78,7 +96,7 @@ class Valkey:
 
     async def put(self, key: str, value: bytes, ttl_ms: int) -> None:
         """Set `key` for `ttl_ms` milliseconds."""
-        await self._run(self._redis.set, key, value, px=ttl_ms)
+        await self._run(self._command, "SET", key, value, "PX", ttl_ms)
 
     async def release(self, key: str, mark: bytes) -> None:
         """Delete `key` when it still holds `mark`."""
