@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -75,7 +74,8 @@ def start_up(data_dir: Path, environment: dict[str, str]) -> float:
                 return time.monotonic() - started
             time.sleep(0.01)
     finally:
-        process.send_signal(signal.SIGINT)
+        # Not SIGINT: a bench that was started in the background has it ignored, and so have its children.
+        process.terminate()
         process.wait(60)
 
 
