@@ -145,10 +145,10 @@ class Ledger(RuleBasedStateMachine):
         elif turn.status != "failed":
             assert answer.outcome.status == turn.status
             assert bool(answer.outcome.assistant_event_id) == (bool(turn.spoken) and not turn.queued)
-        elif self.live:
+        elif turn.queued:
             assert answer.outcome.status == "waiting"
         else:
-            assert answer.start.retry
+            assert answer.start.retry and answer.start.queued_behind == bool(self.live)
             self.opened(answer.start.run_id, key)
 
     @rule(key=st.sampled_from("abc"))

@@ -179,15 +179,18 @@ async def test_a_failed_message_is_run_again_on_the_message_that_stands(world: W
     assert (await c.say(session_id, client_message_id="m")).outcome == outcome
 
 
-async def test_a_failed_message_waits_for_a_live_turn(world: World) -> None:
+async def test_a_failed_message_runs_again_behind_a_live_turn(world: World) -> None:
     c, session_id = await conversation(world)
     first = (await c.say(session_id, client_message_id="m")).turn
     await world.begin(first.run_id)
     await world.finish(first.run_id, status="failed")
-    await c.say(session_id, "another")
-    again = await c.say(session_id, client_message_id="m")
-    assert not again.HasField("turn")
-    assert (again.outcome.status, again.outcome.assistant_event_id) == ("waiting", "")
+    other = (await c.say(session_id, "another")).turn
+    again = (await c.say(session_id, client_message_id="m")).turn
+    assert again.retry and again.queued_behind and again.event_ids == first.event_ids
+    assert (await c.say(session_id, client_message_id="m")).turn.run_id == again.run_id, "once"
+    for turn in (other, again):
+        await world.answer(turn)
+    assert len(await c.events(session_id)) == 4 and (await c.get(session_id)).status == "idle"
 
 
 async def test_retry(world: World) -> None:

@@ -276,12 +276,11 @@ class MessageStore:
             return _settled(turn)
         # Only successes are stored (envelope.md, section 7): a failed turn is run again, on the message that stands.
         async with self._outbox.transaction() as tx:
-            session = await self._locked(tx, session_id)
+            await self._locked(tx, session_id)
             turn = await self._first(tx, message)
             if _has_answer(turn):
                 return _settled(turn)
-            if session["live_turns"]:
-                return Answer(outcome=pb.TurnOutcome(run_id=turn["run_id"], status="waiting"))
+            # Behind another turn if one is live: what is acknowledged gets its turn.
             start = await self._again(tx, turn)
             await tx.execute(_repoint, account=message.account, client_id=message.key, run_id=start.run_id)
             return Answer(start=start)
