@@ -9,35 +9,20 @@ from redis.asyncio import Redis
 
 from libs.egress import EgressPolicy
 from libs.events import Bus
-from libs.stack import Stores
-from libs.stack.keys import Keys
-from libs.stack.layout import role_of, role_url
-from libs.stack.prepare import prepare
 from libs.stack.scripted import ScriptedProvider
 from libs.store import Database
 from services.runs.providers import ModelGateway
 from tests.runs.fakes import FakeSecrets, FakeSessions
 from tests.runs.house import Clock, Store
 from tests.runs.workshop import Workshop
+from tests.support.database import database_of
 
 
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """URLs of a PostgreSQL with the runs schema, of a NATS and of a Valkey."""
-    folder = tmp_path_factory.mktemp("runs-stores")
-    keys = Keys(folder)
-    stores = Stores(folder, keys, folder)
-    stores.start()
-    try:
-        role, passwords = role_of("runs"), keys.role_passwords(["runs"])
-        asyncio.run(prepare(stores.database_url, passwords, ["runs"]))
-        yield {
-            "database": role_url(stores.database_url, role, passwords[role]),
-            "nats": stores.nats_url,
-            "redis": stores.redis_url,
-        }
-    finally:
-        stores.stop(1)
+    with database_of("runs", tmp_path_factory.mktemp("runs-stores")) as (url, stores):
+        yield {"database": url, "nats": stores.nats_url, "redis": stores.redis_url}
 
 
 @pytest_asyncio.fixture

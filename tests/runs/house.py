@@ -13,7 +13,8 @@ from seed.events.v1 import events_pb2
 from seed.sessions.v1 import types_pb2
 
 from libs.store import Database, Outbox, Row
-from services.runs.store.queue import Ending, Queue
+from services.runs.store.endings import Ending
+from services.runs.store.queue import Queue
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.trees import Trees
 from services.runs.store.workers import Workers

@@ -22,7 +22,7 @@ from services.runs.api.audit import AuditApi
 from services.runs.api.cancels import Cancels
 from services.runs.domain.paging import PAGE, PAGE_MOST, page_size, read_token, token_after
 from services.runs.store.admin import Operations
-from services.runs.store.queue import Ending
+from services.runs.store.endings import Ending
 from services.runs.store.tables import audit
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.workers import FORGOTTEN_LEASES, Workers

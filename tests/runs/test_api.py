@@ -17,8 +17,8 @@ from libs.errors import Forbidden, Invalid, NotFound, SeedError
 from libs.rpc import Peer, RpcServer, TokenSigner, TokenVerifier
 from services.runs.api.cancels import Cancels
 from services.runs.api.runs import RunsApi
+from services.runs.store.endings import Ending
 from services.runs.store.family import Family, Park
-from services.runs.store.queue import Ending
 from tests.runs.fakes import Conversation
 from tests.runs.house import AGENT, INTERNAL_KEY, OWNER, new_id, turn, until
 from tests.runs.workshop import INBOX, Workshop, now_ms

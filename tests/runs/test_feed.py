@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from libs.errors import Invalid
 from libs.store import Outbox
+from services.runs.store.endings import Ending
 from services.runs.store.feed import Feed, Position
-from services.runs.store.queue import Ending
 from services.runs.store.tables import outbox as outbox_rows
 from tests.runs.house import Store, new_id
 

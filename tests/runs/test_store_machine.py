@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from seed.runs.v1 import runs_pb2
 
 from libs.store import Database, Row
-from services.runs.store.queue import Ending
+from services.runs.store.endings import Ending
 from services.runs.store.rows import run_of
 from services.runs.store.tables import TERMINAL
 from tests.runs.house import LEASE_MS, Clock, Store, turn

@@ -8,7 +8,7 @@ from seed.events.v1 import events_pb2
 
 from services.runs.domain.usage import usage_json
 from services.runs.providers.contract import Usage
-from services.runs.store.queue import Ending
+from services.runs.store.endings import Ending
 from services.runs.store.rows import outcome_of, run_of
 from tests.runs.house import AGENT, LEASE_MS, OWNER, Store, new_id, turn
 

@@ -12,8 +12,9 @@ import pytest_asyncio
 from seed.sessions.v1 import types_pb2
 
 from libs.store import Outbox
+from services.runs.store.endings import Ending
 from services.runs.store.family import Family, Park
-from services.runs.store.queue import Ending, Queue
+from services.runs.store.queue import Queue
 from services.runs.store.tables import outbox as outbox_rows
 from services.runs.store.tables import runs
 from tests.runs.house import LEASE_MS, Store, new_id, turn

@@ -5,20 +5,16 @@ import base64
 import json
 import os
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from libs.settings import load
-from libs.stack import Stores
-from libs.stack.keys import Keys
-from libs.stack.layout import role_of, role_url
-from libs.stack.prepare import prepare
 from services.secrets.server import serve
 from services.secrets.settings import SecretsSettings
 from tests.secrets.fakes import FakeModelsServer, FakeSessions
 from tests.secrets.world import INTERNAL_KEY, World
+from tests.support.database import database_of
 from tests.support.hypermedia import FakeHypermediaServer
 
 RING = {"primary": "k2", "keys": {k: base64.b64encode(os.urandom(32)).decode() for k in ("k1", "k2")}}
@@ -27,17 +23,9 @@ RING = {"primary": "k2", "keys": {k: base64.b64encode(os.urandom(32)).decode() f
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """URLs of a PostgreSQL with the secrets schema, and of a NATS."""
-    folder: Path = tmp_path_factory.mktemp("secrets-stores")
-    keys = Keys(folder)
-    stores = Stores(folder, keys, folder, redis_url="redis://unused")
-    stores.start()
-    try:
-        passwords = keys.role_passwords(["secrets"])
-        asyncio.run(prepare(stores.database_url, passwords, ["secrets"]))
-        role = role_of("secrets")
-        yield {"database": role_url(stores.database_url, role, passwords[role]), "nats": stores.nats_url}
-    finally:
-        stores.stop(1)
+    folder = tmp_path_factory.mktemp("secrets-stores")
+    with database_of("secrets", folder, redis_url="redis://unused") as (url, stores):
+        yield {"database": url, "nats": stores.nats_url}
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from libs.events import Bus
 from libs.settings import load
-from libs.stack import Stores
-from libs.stack.keys import Keys
-from libs.stack.layout import role_of, role_url
-from libs.stack.prepare import prepare
 from services.sessions.server import Service
 from services.sessions.settings import SessionsSettings
 from tests.sessions.fakes import Neighbours
 from tests.sessions.world import INTERNAL_KEY, World
+from tests.support.database import database_of
 
 
 @pytest.fixture(scope="session")
 def sessions_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """URLs of a PostgreSQL with the sessions schema, and of a NATS."""
-    folder: Path = tmp_path_factory.mktemp("sessions-stores")
-    keys = Keys(folder)
-    stores = Stores(folder, keys, folder, redis_url="redis://unused")
-    stores.start()
-    try:
-        passwords = keys.role_passwords(["sessions"])
-        asyncio.run(prepare(stores.database_url, passwords, ["sessions"]))
-        role = role_of("sessions")
-        yield {"database": role_url(stores.database_url, role, passwords[role]), "nats": stores.nats_url}
-    finally:
-        stores.stop(1)
+    folder = tmp_path_factory.mktemp("sessions-stores")
+    with database_of("sessions", folder, redis_url="redis://unused") as (url, stores):
+        yield {"database": url, "nats": stores.nats_url}
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

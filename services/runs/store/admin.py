@@ -12,7 +12,7 @@ from libs.audit import Actor
 from libs.errors import Conflict, NotFound
 from libs.store import Database, Outbox, Row, Sql, Tx, param, sql
 from libs.store.audit import Audit
-from services.runs.store.queue import emit, lock_run
+from services.runs.store.linked import emit, lock_run
 from services.runs.store.tables import LISTED_ACCOUNT, LIVE, TERMINAL, runs
 from services.runs.store.trees import Canceled, Trees
 from services.runs.store.workers import Workers

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from libs.store import Draft, Outbox, Row, Tx, param, relaxed, sql
+from libs.store import Draft, Outbox, Row, Single, Tx, param, relaxed, sql
 from services.runs.domain import usage
 from services.runs.store.linked import emit, hand_on, lock_line, lock_run
 from services.runs.store.tables import TERMINAL, runs
@@ -85,7 +85,7 @@ _children_usage = sql(
 )
 
 
-def _single(outbox: Outbox) -> Any:
+def _single(outbox: Outbox) -> Single:
     """The end of a run that nothing has happened to since it was claimed, that nobody waits for and nobody follows."""
     done = (
         _ended.where(
@@ -110,15 +110,12 @@ async def _add_usage(tx: Tx, parent: Row, children: Sequence[Row]) -> None:
 async def roll_up(tx: Tx, line: Sequence[Row], *children: Row) -> None:
     """Add the usage of runs of one parent that have become terminal, their own children's included, to the parent's.
 
-    `line` are the runs above it, root first, all locked. Those that have ended have told their own parents already, so
-    what comes later is added there too.
+    `line` are the runs above it, root first, as they were when this transaction locked them. Those that have ended have
+    told their own parents already, so what comes later is added there too.
     """
     for above in reversed(line):
-        parent = await lock_run(tx, above["id"])
-        if parent is None:
-            return
-        await _add_usage(tx, parent, children)
-        if parent["status"] not in TERMINAL:
+        await _add_usage(tx, above, children)
+        if above["status"] not in TERMINAL:
             return
 
 
@@ -138,9 +135,7 @@ class Endings:
         if row is not None:
             return row
         async with self._outbox.transaction() as tx:
-            row = await self._end(tx, claim, ending, now)
-            emit(tx, [row] if row is not None else [])
-            return row
+            return await self._told(tx, claim, ending, now, [])
 
     async def _at_once(self, claim: Claim, ending: Ending, now: int, seen: Row) -> Row | None:
         if seen["followed"]:
@@ -172,19 +167,12 @@ class Endings:
             return await self._told(tx, claim, ending, now, await lock_line(tx, parent_run_id))
 
     async def _told(self, tx: Tx, claim: Claim, ending: Ending, now: int, line: Sequence[Row]) -> Row | None:
-        """End a run and add its usage to those of `line` (root first, locked just now) that are to know of it."""
-        row = await self._end(tx, claim, ending, now)
-        if row is not None:
-            for above in reversed(line):
-                await _add_usage(tx, above, [row])
-                if above["status"] not in TERMINAL:
-                    break
-            emit(tx, [row])
-        return row
-
-    async def _end(self, tx: Tx, claim: Claim, ending: Ending, now: int) -> Row | None:
+        """End a run and add its usage to those of `line` that are to know of it (see `roll_up`)."""
         row = await tx.fetchrow(_complete, **_values(claim, ending, now))
         await hand_on(tx, row)
+        if row is not None:
+            await roll_up(tx, line, row)
+            emit(tx, [row])
         return row
 
 

@@ -12,7 +12,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from libs.store import Database, Outbox, Row, param, sql
 from services.runs.domain.plan import StepRuns
-from services.runs.store.queue import BUDGET_PAUSE, emit, hand_on, lock_run, start_child, waits_for
+from services.runs.store.linked import emit, hand_on, lock_run
+from services.runs.store.queue import BUDGET_PAUSE, start_child, waits_for
 from services.runs.store.tables import TELLS_PARENT, TERMINAL, runs
 
 r = runs.c

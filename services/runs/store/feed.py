@@ -10,7 +10,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from libs.errors import Invalid
 from libs.store import Database, Outbox, Row, Tx, param, sql
-from services.runs.store.queue import BUDGET_PAUSE, RESUME, emit, lock_run, waits_for
+from services.runs.store.linked import emit, lock_run
+from services.runs.store.queue import BUDGET_PAUSE, RESUME, waits_for
 from services.runs.store.tables import ended_runs, runs, signal_deliveries
 
 _e, _d = ended_runs.c, signal_deliveries.c

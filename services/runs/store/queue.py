@@ -16,23 +16,9 @@ from libs.store import Database, Outbox, Row, Tx, param, relaxed, sql
 from services.runs.domain.waiting import Limits
 from services.runs.store.dispatch import Dispatch
 from services.runs.store.endings import MINE, Claim, Ending, Endings
-from services.runs.store.linked import emit, hand_on, lock_run
+from services.runs.store.linked import emit, lock_run
 from services.runs.store.rows import run_of
 from services.runs.store.tables import TERMINAL, runs
-
-__all__ = [
-    "BUDGET_PAUSE",
-    "RESUME",
-    "START",
-    "Ending",
-    "Queue",
-    "emit",
-    "hand_on",
-    "lock_run",
-    "start_behind",
-    "start_child",
-    "waits_for",
-]
 
 BUDGET_PAUSE = "budget-pause"
 """The wait of a run that has used up its time."""

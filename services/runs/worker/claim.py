@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from libs.store import Row
 from services.runs.providers.contract import ModelConfig
 from services.runs.providers.gateway import ModelGateway
+from services.runs.store.endings import Ending
 from services.runs.store.family import Family, Park
-from services.runs.store.queue import Ending, Queue
+from services.runs.store.queue import Queue
 from services.runs.verbs.dispatch import Verbs
 from services.runs.worker.log import SessionLog
 from services.runs.worker.models import ModelResolver

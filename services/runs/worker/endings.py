@@ -8,7 +8,7 @@ import msgspec
 from seed.sessions.v1 import types_pb2
 
 from libs.store import Row
-from services.runs.store.queue import Ending
+from services.runs.store.endings import Ending
 
 NOT_TYPED = "output-schema"
 RESULT_MISSING = "The work ended without the result it was asked for"

@@ -31,8 +31,8 @@ from services.runs.providers.contract import (
     Usage,
     UserMessage,
 )
+from services.runs.store.endings import Ending
 from services.runs.store.family import Park
-from services.runs.store.queue import Ending
 from services.runs.worker import endings, session_plan
 from services.runs.worker.claim import Held, Parts, Verdict
 from services.runs.worker.space import Space
